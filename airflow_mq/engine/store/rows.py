@@ -92,6 +92,8 @@ class StateRow(NamedTuple):
     blocks: int = 0
     #: Whether any origin has, or had, a budget over time.
     budgeted: bool = False
+    #: Whether any origin has a guaranteed least.
+    guaranteed: bool = True
 
 
 class Locked(NamedTuple):

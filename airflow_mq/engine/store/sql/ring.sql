@@ -11,11 +11,12 @@ ring = :ring AND age <= (SELECT n.age FROM {s}ring_state n WHERE n.ring = :ring 
 -- part: state_columns (postgres)
 -- The state of a ring `s`.
 s.version, s.ticket_floor, s.look_floor, s.marks, s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
-s.look_place, s.high_place, s.debt, s.ends, s.blocks, {part budgeted}
+s.look_place, s.high_place, s.debt, s.ends, s.blocks, {part in_use}
 
--- part: budgeted
--- Whether any origin of the ring of a state `s` has, or had, a budget over time.
-EXISTS (SELECT 1 FROM {s}bucket k WHERE k.ring = s.ring)
+-- part: in_use
+-- Whether any origin of the ring of a state `s` has, or had, a budget over time, and whether any has a guaranteed least.
+EXISTS (SELECT 1 FROM {s}bucket k WHERE k.ring = s.ring),
+EXISTS (SELECT 1 FROM {s}setting t WHERE t.ring = s.ring AND t.guaranteed)
 
 -- part: last_drawn (postgres)
 -- The last id drawn. The function reads the sequence under the lock of its buffer. A plain SELECT of the
@@ -80,14 +81,14 @@ WHERE id = :ring AND NOT coalesce((config ->> 'high')::boolean, false)
 -- name: state
 -- Return the state of a ring for readers, without the token of its lease.
 SELECT s.version, s.ticket_floor, s.look_floor, '', NULL, s.lease_until, s.lease_holder, s.lease_wanted, s.look_place,
-       s.high_place, s.debt, s.ends, s.blocks, {part budgeted}
+       s.high_place, s.debt, s.ends, s.blocks, {part in_use}
 FROM {s}ring_state s WHERE s.ring = :ring {part by_age}
 
 -- name: lock_ring
 -- Return the state of a ring, its settings, the last id drawn and the version. The writing transaction is the only one, so
 -- it holds the ring lock.
 SELECT s.version, s.ticket_floor, s.look_floor, '', s.lease_token, s.lease_until, s.lease_holder, s.lease_wanted,
-       s.look_place, s.high_place, s.debt, s.ends, s.blocks, {part budgeted},
+       s.look_place, s.high_place, s.debt, s.ends, s.blocks, {part in_use},
        r.config, (SELECT last FROM {s}counter), (SELECT max(version) FROM {s}migration)
 FROM {s}ring_state s
 JOIN {s}ring r ON r.id = s.ring

@@ -45,11 +45,18 @@ class Budget:
         return MOST_BYTES if working_set.meter is None else self._affordable(working_set.config.weigher.per_byte, PER)
 
     @property
-    def rows(self) -> int:
-        """Inbox rows to read at once, if they are like those that looks brought."""
+    def is_known(self) -> bool:
+        """Whether a look has shown how many messages a row has."""
+        return self._rows > 0
+
+    def rows(self, held: int = 0) -> int:
+        """Return how many inbox rows to read at once, if they are like those that looks brought.
+
+        :param held: rows that were read and not taken
+        """
         left = self.messages
         if self._working_set.meter is not None and self._rows:
-            left = min(left * self._rows // self._messages, self.size * self._rows // max(self._bytes, 1)) + 1
+            left = min(left * self._rows // self._messages, self.size * self._rows // max(self._bytes, 1)) + 1 - held
         return max(min(left, MOST_ROWS), FIRST_LOOK)
 
     def note(self, rows: Sequence[PlainRow], asked: int) -> None:

@@ -158,13 +158,18 @@ class InboxLoader:
         """Read rows of this queue, and of those that the walk will come to and that brought no more rows so far."""
         inbox = self.inboxes[origin]
         while not inbox.rows and not inbox.empty:
-            rows, hungry = self.budget.rows, [origin]
+            # Rows that wait here use up the budget, too.
+            rows, hungry = self.budget.rows(sum(len(other.rows) for other in self.inboxes.values())), [origin]
             for name in self.budget.upcoming(origin, rows):
                 other = self.inbox(name)
                 if not other.empty and other.brought <= inbox.brought:
                     hungry.append(name)
+            look = rows // len(hungry) if self.budget.is_known else FIRST_LOOK
+            if len(hungry) == 1:
+                # A queue that takes more, in place of others, gets twice as many each time.
+                look = max(look, min(inbox.brought, self.budget.rows()))
             # What is read again is no more than half of what is new.
-            self._fill(hungry, max(min(rows // len(hungry), LONGEST_LOOK), FIRST_LOOK, 2 * len(inbox.read)))
+            self._fill(hungry, max(min(look, LONGEST_LOOK), FIRST_LOOK, 2 * len(inbox.read)))
 
     def _fill(self, hungry: Sequence[str], look: int) -> None:
         """Read at most `look` new rows of each of these queues."""

@@ -102,11 +102,11 @@ class RingLoader:
             if following.is_empty and not self._rest_done:
                 self._fetch_ready()
             if not following.newcomers and not looked_to_end:
-                self._look_for_news(None if self._rest_done else self._ticket_cursor)
+                self._look_for_news(None if self._rest_done else self._ticket_cursor, MEET_AT_ONCE)
                 looked_to_end = self._rest_done and self._look_ended
             if looked_to_end and following.is_empty:
                 break
-            found = self._next_stretch(following)
+            found = self._next_stretch(following, MEET_AT_ONCE)
         return [origin for _, origin in sorted(found)] or self._wake_more(high=False)
 
     def more_high(self) -> list[str]:
@@ -117,7 +117,7 @@ class RingLoader:
             self._fetch_high()
         found: list[tuple[int, str]] = []
         while not found and not following.is_empty:
-            found = self._next_stretch(following)
+            found = self._next_stretch(following, MEET_AT_ONCE)
         return [origin for _, origin in sorted(found)] or self._wake_more(high=True)
 
     def _wake_first(self, *, high: bool) -> None:
@@ -172,7 +172,7 @@ class RingLoader:
         fresh: list[tuple[int, str]] = []
         self._look_ended = False
         while not (self._next.is_empty and self._look_ended):
-            fresh += self._meet_more()
+            fresh += self._meet_more(MEET_AT_ONCE)
         fresh.sort()
         for _, origin in fresh:
             self.working_set.ring.meet(origin)
@@ -183,17 +183,17 @@ class RingLoader:
         if self.working_set.config.high:
             self._look_for_high_news()
         for _ in range(0, min(most, len(self._next_high.newcomers)), MEET_AT_ONCE):
-            self._next_stretch(self._next_high)
+            self._next_stretch(self._next_high, MEET_AT_ONCE)
         self._look_ended = False
         for _ in range(0, most, MEET_AT_ONCE):
-            self._meet_more()
+            self._meet_more(MEET_AT_ONCE)
         return bool(self._next.newcomers or self._next_high.newcomers) or not self._look_ended
 
-    def _meet_more(self) -> list[tuple[int, str]]:
+    def _meet_more(self, most: int) -> list[tuple[int, str]]:
         """Meet the next newcomers, after a look if none is known."""
         if not (self._next.newcomers or self._look_ended):
-            self._look_for_news(None)
-        return self._next_stretch(self._next)
+            self._look_for_news(None, most)
+        return self._next_stretch(self._next, most)
 
     def news_left(self) -> bool:
         """Return whether origins that are not ready have inbox rows that no look came to."""
@@ -270,10 +270,12 @@ class RingLoader:
             self._high_done = True
             self._look_for_high_news()
 
-    def _look_for_news(self, below: int | None) -> None:
+    def _look_for_news(self, below: int | None, most: int) -> None:
         """Find origins that were not ready and have inbox rows; each is met later, at the place of its first row.
 
         A look ends early if it found some. The next one continues from there.
+
+        :param most: number of newcomers to be met: the fewer, the fewer ids a look reads.
         """
         if below is not None and 0 < self.source.last_id < below:
             # No row has such an id yet. Tickets of a forecast are far above all ids.
@@ -282,10 +284,10 @@ class RingLoader:
         slices = 0
         while not (self._look_ended or self._next.newcomers):
             slices += 1
-            self._look_at_slice(below, by_origin=slices > MOST_SLICES)
+            self._look_at_slice(below, SLICE_IDS * most // MEET_AT_ONCE, by_origin=slices > MOST_SLICES)
 
-    def _look_at_slice(self, below: int | None, *, by_origin: bool) -> None:
-        last, stop = self.source.last_id, self.look_cursor + SLICE_IDS
+    def _look_at_slice(self, below: int | None, ids: int, *, by_origin: bool) -> None:
+        last, stop = self.source.last_id, self.look_cursor + ids
         self._look_ended = True
         if below is not None and below <= stop:
             rows, reached = self.source.news_by_id(self.look_cursor, below), below
@@ -312,9 +314,9 @@ class RingLoader:
     def _look_for_high_news(self) -> None:
         self._next_high.newcomers.extend(self.source.high_news())
 
-    def _next_stretch(self, following: NextBooks) -> list[tuple[int, str]]:
+    def _next_stretch(self, following: NextBooks, most: int) -> list[tuple[int, str]]:
         """Meet the next newcomers, and return all books before those that are still to be met."""
-        fresh = [following.newcomers.popleft() for _ in range(min(MEET_AT_ONCE, len(following.newcomers)))]
+        fresh = [following.newcomers.popleft() for _ in range(min(most, len(following.newcomers)))]
         for entry in self._meet(fresh):
             heappush(following.ready, entry)
         found: list[tuple[int, str]] = []
@@ -354,10 +356,10 @@ class RingLoader:
         if high:
             if not self._next_high.newcomers:
                 self._look_for_high_news()
-            self._next_stretch(self._next_high)
+            self._next_stretch(self._next_high, most)
         else:
             self._look_ended = False
-            self._meet_more()
+            self._meet_more(most)
         takes = self.working_set.takes
         fresh = [name for name in self._met if name not in known and is_high(name) == high and takes(name)]
         for origin in fresh[:most]:
@@ -372,7 +374,8 @@ class RingLoader:
             for name, book in ((name, self.working_set.books[name]) for name in names)
             if book.is_ready and not book.skipped
         )
-        return names, ended and len(fresh) <= most
+        unmet = self._next_high.newcomers if high else self._next.newcomers or not self._look_ended
+        return names, ended and len(fresh) <= most and not unmet
 
     def look_anew(self) -> None:
         """Let the next look begin at the end of the ring."""

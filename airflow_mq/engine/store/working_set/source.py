@@ -149,7 +149,8 @@ class Source:
 
     def guaranteed(self) -> list[str]:
         """Return the origins with a guaranteed least, ready ones first."""
-        return [origin for (origin,) in self.unit.rows("guaranteed", ring=self.ring_id)]
+        rows = self.unit.rows("guaranteed", ring=self.ring_id) if self.state.guaranteed else ()
+        return [origin for (origin,) in rows]
 
     def news_by_id(self, start: int, below: int) -> list[tuple[int, str]]:
         """Return origins that are not ready and have inbox rows among these ids, each after its first one."""
