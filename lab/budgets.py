@@ -34,12 +34,12 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_350),
-    "lines of store": Budget(8_939),
+    "lines of store": Budget(8_957),
     "lines of queue": Budget(11_721),
-    "lines of the engine": Budget(27_980, 19_500),
+    "lines of the engine": Budget(27_998, 19_500),
     "lines of the command line": Budget(5_845),
-    "lines of the package": Budget(50_471, 38_000),
-    "lines of SQL without migrations": Budget(1_853, 1_700),
+    "lines of the package": Budget(50_486, 38_000),
+    "lines of SQL without migrations": Budget(1_854, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
     "statements that write the inbox": Budget(5, 4),
