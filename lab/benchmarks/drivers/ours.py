@@ -332,7 +332,6 @@ class Ours(Driver):
             "ring": lambda: look.ring(60),
             "queues": lambda: look.queues(limit=50),
             "backlog": lambda: look.backlog(10),
-            "oldest": look.oldest,
             "forecast": lambda: look.forecast(3),
             "explain": lambda: look.explain(origin_of(last)),
             "fairness": look.fairness,

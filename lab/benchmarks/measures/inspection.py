@@ -21,7 +21,6 @@ STEPS = {
     "ring": "the page's ring",
     "queues": "the page's first queues",
     "backlog": "the backlog's metrics",
-    "oldest": "the oldest queues",
     "forecast": "a forecast of 3 blocks",
     "explain": "explain the last queue",
     "fairness": "fairness of 100 blocks",
