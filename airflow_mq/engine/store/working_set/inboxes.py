@@ -82,6 +82,8 @@ class InboxLoader:
         self.inline = INLINE if options.with_payloads else 0
         self.with_due = options.with_due
         self.inboxes: dict[str, Inbox] = {}
+        #: Rows of all inboxes that were read and not taken.
+        self._held = 0
         #: Messages that this operation enqueued, in order, by origin.
         self._posted: dict[str, deque[Rows]] = {}
 
@@ -107,8 +109,11 @@ class InboxLoader:
             if not inbox.due_seen:
                 self._add_due([origin])
             inbox.rows, inbox.due = inbox.due, []
+            self._held += len(inbox.rows)
         if inbox.rows:
-            return rows_of(inbox.take(most))
+            taken = inbox.take(most)
+            self._held -= len(taken)
+            return rows_of(taken)
         waiting = self._posted.get(origin)
         if not waiting:
             return None
@@ -149,17 +154,19 @@ class InboxLoader:
         self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if inbox.rows}
         for origin, inbox in self.inboxes.items():
             inbox.saved(self.books.stored[origin].cut)
+        self._held = sum(len(inbox.rows) for inbox in self.inboxes.values())
 
     def forget_all_but(self, current: str | None) -> None:
         """Forget what was read of all queues but this one, after a save: a look begins again behind what is cut."""
         self.inboxes = {origin: inbox for origin, inbox in self.inboxes.items() if origin == current}
+        self._held = sum(len(inbox.rows) for inbox in self.inboxes.values())
 
     def _fill_ahead(self, origin: str) -> None:
         """Read rows of this queue, and of those that the walk will come to and that brought no more rows so far."""
         inbox = self.inboxes[origin]
         while not inbox.rows and not inbox.empty:
             # Rows that wait here use up the budget, too.
-            rows, hungry = self.budget.rows(sum(len(other.rows) for other in self.inboxes.values())), [origin]
+            rows, hungry = self.budget.rows(self._held), [origin]
             for name in self.budget.upcoming(origin, rows):
                 other = self.inbox(name)
                 if not other.empty and other.brought <= inbox.brought:
@@ -181,6 +188,7 @@ class InboxLoader:
             found[name] += own
         for name, inbox in inboxes.items():
             fresh = inbox.add(found[name], most)
+            self._held += len(fresh)
             self.cache.keep(fresh if self.inline else ())
         self.budget.note(rows, most * len(hungry))
 
