@@ -39,9 +39,9 @@ def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def merged(
     before: tuple[Mapping[str, Any], Sequence[Sample]], now: tuple[Mapping[str, Any], Sequence[Sample]]
 ) -> tuple[dict[str, Any], list[Sample]]:
-    """Return a run with the samples and contenders of an earlier one that it did not measure again."""
+    """Return a run with the samples and contenders of an earlier one that it did not try to measure again."""
     (earlier, old), (about, fresh) = before, now
-    measured = {sample["measure"] for sample in fresh} | {"failed"}
+    measured = {name for sample in fresh for name in (sample["measure"], sample.get("of"))} | {"failed"}
     contenders = {**earlier.get("contenders", {}), **about["contenders"]}
     return {**about, "contenders": contenders}, [*fresh, *(one for one in old if one["measure"] not in measured)]
 

@@ -69,3 +69,11 @@ def test_a_part_that_is_measured_again_replaces_its_samples_only() -> None:
 
     assert samples == [*fresh, *SAMPLES[-2:]]
     assert (about["date"], about["contenders"]) == ("later", {"pgmq": "2", "pgq": "3"})
+
+
+def test_a_measure_that_failed_keeps_no_samples_of_an_earlier_run() -> None:
+    failed = sample("failed", "ours", "all", 0.0, of="out")
+
+    _, samples = report.merged((ABOUT, SAMPLES), (ABOUT, [failed]))
+
+    assert samples == [failed, *SAMPLES[:-2]]
