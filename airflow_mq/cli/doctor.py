@@ -151,6 +151,11 @@ def _checked(check: str, findings: Iterable[Finding], fine: str) -> list[Finding
     return [finding._replace(check=check) for finding in found]
 
 
+def _named(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
 def _look(queue: MessageQueue) -> Iterator[Finding]:
     from ..engine.queue import MessageQueue
 
@@ -176,9 +181,8 @@ def _schema(address: StoreAddress, status: SchemaStatus) -> Iterator[Finding]:
         yield Finding(WRONG, what, do)
         return
     if found:
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         do = "restore a backup, or make it as `airflow-mq store sql` prints it; other checks were left out"
-        yield Finding(WRONG, f"the tables are not as this version made them: {', '.join(found[:_NAMED])}{more}", do)
+        yield Finding(WRONG, f"the tables are not as this version made them: {_named(found)}", do)
 
 
 def _clock(queue: MessageQueue) -> Iterator[Finding]:
@@ -301,10 +305,8 @@ def _failing(ring: str, states: Sequence[QueueState]) -> Iterator[Finding]:
             what = f"the first message of {alike[0].name} was tried {times} without success{is_paused}"
             do = f"airflow-mq explain {shlex.quote(alike[0].origin)}{of_ring(ring)}"
         else:
-            names = ", ".join(state.name for state in alike[:_NAMED])
-            more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
             what = f"the first messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
-            what += f": {names}{more}"
+            what += f": {_named([state.name for state in alike])}"
             do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
         yield Finding(level, what, do)
 

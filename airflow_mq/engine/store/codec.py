@@ -399,7 +399,7 @@ def pack_ledger(
         for e in entries
     ]
     data = (b"" if head is None else _squeeze(head)) + _squeeze(rows)
-    if any(skipped):
+    if any(any(kind.values()) for kind in skipped):
         data += _squeeze([{reason: "\n".join(names) for reason, names in kind.items() if names} for kind in skipped])
     return data
 

@@ -207,10 +207,9 @@ class PipelinedConnection(psycopg.Connection[tuple[Any, ...]]):
         requests, self._unsent = self._unsent, []
         if not requests:
             return
-        begins = self.pgconn.transaction_status == TransactionStatus.IDLE and requests[0].text[:5] != b"BEGIN"
-        if self.carried is not None and begins:
-            # The statements of a pipeline are one transaction.
-            requests.insert(0, Request(self, self.carried, {}))
+        if self.carried is not None and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            # Behind the statement that begins a transaction; without one, those of a pipeline are one.
+            requests.insert(1 if requests[0].text[:5] == b"BEGIN" else 0, Request(self, self.carried, {}))
         for request, cursor in zip(requests, self._retried(lambda: self._run_all(requests))):
             request.take(cursor)
             self._cursors[request.text] = cursor

@@ -280,7 +280,7 @@ class PostgresStore(Store[Connection]):
         if connection.carried is not None and (begin or writes):
             # Behind a pooler, each transaction may run in another session, so it carries its settings with it.
             how = b"BEGIN ISOLATION LEVEL READ COMMITTED" if writes else begin[0][0]
-            begin = ((how, {}), (connection.carried, {}), *begin[1:])
+            begin = ((how, {}), *begin[1:])
         committing = writes and not begin
         try:
             with translated():
