@@ -129,8 +129,8 @@ class Replay:
                 expected[name] += step[name]
             if self.sparse and number != last and self.sparse.random() < 0.8:
                 continue
-            self.sender.session.tell_listeners()
             if self.sparse:
+                self.sender.session.tell_listeners()
                 self.queue.session.tell_listeners()
             found["queue_changed"] += [_hook(*call) for call in self.hooks]
             self.hooks.clear()
