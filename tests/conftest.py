@@ -36,6 +36,7 @@ settings.load_profile("same")
 
 #: Files whose tests share a Spark session, a cluster, a broker or an expensive fixture, and so run in one process.
 TOGETHER = (
+    "tests/proofs/conformance/test_runner.py",
     "tests/spark/test_source.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_job.py",

@@ -28,7 +28,6 @@ SETTINGS = {
     "dag_processor.dag_file_processor_timeout": "300",
     "dag_processor.refresh_interval": "5",
     "dag_processor.bundle_refresh_check_interval": "2",
-    "dag_processor.min_file_process_interval": "5",
     "dag_processor.parsing_processes": "1",
     "scheduler.scheduler_idle_sleep_time": "0.2",
     "scheduler.job_heartbeat_sec": "2",

@@ -7,14 +7,11 @@ from pathlib import Path
 from . import architecture, crash, orders, ring, sequence
 
 FOLDER = Path(__file__).parents[1] / "images"
-
-
-def pictures() -> dict[str, str]:
-    """Return the text of each picture by its file name."""
-    return {
-        "architecture.svg": architecture.draw(),
-        "ring.svg": ring.draw(),
-        "block-life.svg": sequence.draw(),
-        "crash.svg": crash.draw(),
-        "orders.svg": orders.draw(),
-    }
+#: File name of each picture, and the function that returns its text.
+PICTURES = {
+    "architecture.svg": architecture.draw,
+    "ring.svg": ring.draw,
+    "block-life.svg": sequence.draw,
+    "crash.svg": crash.draw,
+    "orders.svg": orders.draw,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.pictures import FOLDER, pictures
+from docs.pictures import FOLDER, PICTURES
 
-for name, text in pictures().items():
-    (FOLDER / name).write_text(text, "utf-8")
+for name, draw in PICTURES.items():
+    (FOLDER / name).write_text(draw(), "utf-8")

@@ -171,6 +171,8 @@ class _Worlds(dict[str, World]):
             parallelism=6,
             settings={
                 "core.simple_auth_manager_users": f"{USER}:admin,{VIEWER}:viewer",
+                # Only after a change: to parse these files again and again takes half a processor.
+                "dag_processor.min_file_process_interval": "3600",
                 "airflow_mq.traces": "True",
                 "traces.otel_on": "True",
             },
