@@ -63,10 +63,12 @@ format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 	$(BIN)/ruff format .
 
 test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
-	@# The tests of a live Airflow mostly wait, so they run beside the others. Both parts always run to their ends.
+	@# The tests of a live Airflow mostly wait, so they run beside the others. The proofs fork thousands of children, and a
+	@# child of a process that has imported Airflow and Spark costs 0.1 s. All three parts always run to their ends.
 	@mkdir -p build; failed=0; set -x; \
 	  $(BIN)/python -m pytest -p no:cacheprovider --durations 10 tests/live $(PYTEST_ARGS) > build/live.log 2>&1 & live=$$!; \
-	  $(BIN)/python -m pytest -n $(JOBS) --durations 25 --ignore tests/live tests lab $(PYTEST_ARGS) || failed=1; \
+	  $(BIN)/python -m pytest -n $(JOBS) --durations 15 tests/proofs $(PYTEST_ARGS) || failed=1; \
+	  $(BIN)/python -m pytest -n $(JOBS) --durations 15 --ignore tests/live --ignore tests/proofs tests lab $(PYTEST_ARGS) || failed=1; \
 	  wait $$live || failed=1; \
 	  { set +x; } 2>/dev/null; cat build/live.log; exit $$failed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +27,8 @@ CONFIG = RingConfig(heap_size=160, service_weight=Weight(1_000, 100_000), max_st
 GROUPED = replace(CONFIG, paths=True, rounds_per_block=100)
 HEAVY = Weight(5_000, 0)
 ORIGINS = ("a", "b", "c")
+#: `make soak` kills at more statements.
+SOAK = bool(os.environ.get("MQ_SOAK"))
 
 
 @dataclass
@@ -237,12 +240,30 @@ def enqueue_keyed(queue: MessageQueue, state: State) -> None:
     queue.enqueue_messages([("a", Message(payload, key=payload.decode())) for payload in names("keyed", 4)])
 
 
-def chosen(points: Sequence[str]) -> list[int]:
-    """Return the first and last position of each name."""
+def chosen(points: Sequence[str], *, server: bool = False) -> list[int]:
+    """Return the first and last position of each name.
+
+    :param server: inside transactions only the first and the last statement, because a server rolls back the transaction
+        of a dead client in the same way wherever that was; `make soak` keeps all
+    """
     places: dict[str, list[int]] = {}
     for number, name in enumerate(points):
         places.setdefault(name, []).append(number)
-    return sorted({position for positions in places.values() for position in (positions[0], positions[-1])})
+    numbers = sorted({position for positions in places.values() for position in (positions[0], positions[-1])})
+    return [number for number in numbers if not server or SOAK or number not in inside(points)]
+
+
+def inside(points: Sequence[str]) -> set[int]:
+    """Return the statements of transactions without the first one and the last one of each."""
+    found: set[int] = set()
+    began = None
+    for number, name in enumerate(points):
+        if name == "begin":
+            began = number
+        elif name == "commit" and began is not None:
+            found.update(range(began + 2, number - 1))
+            began = None
+    return found
 
 
 AT_ONCE = Inline(processor, Weight(50, 1_000))

@@ -90,7 +90,7 @@ def test_operation_survives_a_kill_at_each_point(place: Place, scene: Scene) -> 
     assert points[0] == "called" and points[-1] == "returned"
     acknowledged = points.index("committed") if "committed" in points else len(points) - 1
     commits = [points[: index + 1].count("committed") for index in range(len(points))]
-    numbers, seen = chosen(points), set()
+    numbers, seen = chosen(points, server=place.store is not None), set()
     for number, following in zip(numbers, [*numbers[1:], len(points) - 1], strict=True):
         name = points[number]
         ring, state = place.begin(scene)
