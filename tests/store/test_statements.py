@@ -423,6 +423,41 @@ def test_a_range_of_a_queue_is_read_by_queue_where_hardly_any_rows_wait(postgres
                 assert "inbox_by_origin" in plan and "inbox_by_id" not in plan, plan
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("queues", "each", "limit"), [(4_000, 1, 5_000), (4_000, 1, 10), (400, 20, 500), (20, 2_000, 50)]
+)
+def test_first_rows_of_queues_are_read_in_few_steps(
+    postgres_servers: Servers, queues: int, each: int, limit: int
+) -> None:
+    """A step for each queue takes 25 times as long as a row, but a deep queue must not be read whole."""
+    with postgres_servers["embedded"].database() as uri:
+        upgrade(parse(uri))
+        with psycopg.connect(uri, autocommit=True) as connection:
+            connection.execute(b"INSERT INTO airflow_mq.ring (name, config) VALUES ('a', '{}')")
+            connection.execute(
+                b"INSERT INTO airflow_mq.inbox (size, ring, origin, heap) "
+                b"SELECT 1, 1, 'o' || n, 'x' FROM generate_series(1, %d) n, generate_series(1, %d)" % (queues, each)
+            )
+            connection.execute(b"VACUUM ANALYZE airflow_mq.inbox")
+            text = statement("postgres", "first_inbox_rows", "airflow_mq.").encode()
+            values = {"ring": 1, "limit": limit, "now": NOW}
+            assert len(connection.execute(text, values).fetchall()) == min(queues, limit)
+            plan = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, values).fetchone()
+    assert plan is not None
+    nodes = list(_nodes(plan[0][0]["Plan"]))
+    (steps,) = (node["Actual Loops"] for node in nodes if node["Node Type"] == "WorkTable Scan")
+    assert steps <= 5 + min(queues, limit) * min(each, 64) // 64, steps
+    read = sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes if node.get("Relation Name") == "inbox")
+    assert read <= 5_000 + min(queues, limit) * (3 + 64), read
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for below in node.get("Plans", ()):
+        yield from _nodes(below)
+
+
 def _numbered(text: str) -> tuple[str, list[str]]:
     """Return the statement with numbered parameters, and their names in order."""
     order: list[str] = []

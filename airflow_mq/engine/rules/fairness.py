@@ -70,6 +70,9 @@ class Promise(NamedTuple):
     most: float = inf
 
 
+PLAIN = Promise()
+
+
 class Asks(NamedTuple):
     """Demand of a ready queue."""
 
@@ -429,7 +432,7 @@ class _Division:
 
     def kind(self, origin: str) -> _Kind:
         """Return the queues that are like this one."""
-        promise, is_group = self.promises.get(origin, Promise()), origin in self.names
+        promise, is_group = self.promises.get(origin, PLAIN), origin in self.names
         path = origin + SEPARATOR if is_group else home_of(origin) if self.paths else ROOT
         kind = self.kinds.get((path, promise, is_group))
         if kind is None:

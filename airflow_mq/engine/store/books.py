@@ -130,8 +130,7 @@ class Pages(Repository):
 
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
         """Return the first waiting page of each book with a turn, of the first `limit` ones in the ring's order."""
-        rows = self.unit.rows("first_pages", ring=ring, below=ASLEEP, limit=limit, now=now)
-        return [FirstWaiting._make((*row[:6], PageRow(*row[6:]))) for row in rows]
+        return self.unit.rows("first_pages", ring=ring, below=ASLEEP, limit=limit, now=now)
 
     def with_set_aside(
         self, ring: int, origin: str, page: int, limit: int, *, last: str = PAST_ALL, swept: bool = False

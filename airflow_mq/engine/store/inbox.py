@@ -142,8 +142,7 @@ class Inbox(Repository):
 
     def first_waiting(self, ring: int, limit: int, now: int) -> list[FirstWaiting]:
         """Return the first row of each queue that is not ready, of the first `limit` ones by name."""
-        rows = self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)
-        return [FirstWaiting._make((*row[:6], InboxRow(*row[6:]))) for row in rows]
+        return self.unit.rows("first_inbox_rows", ring=ring, limit=limit, now=now)
 
     def pulse(self, ring: int) -> tuple[int, int, int | None]:
         """Return the newest row, when a message was last set aside, and when the first delayed row is due."""

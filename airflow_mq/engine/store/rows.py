@@ -171,22 +171,10 @@ class InboxRow(NamedTuple):
 
 #: An inbox row as a statement returns it: to name the columns of thousands of rows takes as long as to read them.
 PlainRow: TypeAlias = "tuple[Any, ...]"
-
-
-class FirstWaiting(NamedTuple):
-    """The first page or row of a queue with waiting messages."""
-
-    #: Whether the queue backs off.
-    asleep: bool
-    #: The messages of its book, and whether rows lie in pages that were cut before rows with smaller ids.
-    messages: int
-    ahead: bool
-    #: Whether the queue has no message elsewhere.
-    whole: bool
-    #: The first and the last row of the page.
-    first_row: int
-    last_row: int
-    at: PageRow | InboxRow
+#: The first page or inbox row of a queue with waiting messages: whether the queue backs off, the messages of its book,
+#: whether later rows lie in pages, whether it has no message elsewhere, its first and last row, and the columns of
+#: `PageRow`, or of `InboxRow` up to its attributes.
+FirstWaiting: TypeAlias = "tuple[Any, ...]"
 
 
 class Arrival(NamedTuple):

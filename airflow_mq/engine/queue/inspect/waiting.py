@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from math import inf
+from typing import Any
 
 from ...rules.book import Book
 from ...rules.claims import Scales
 from ...rules.fairness import Asks
 from ...rules.groups import paths_of
 from ...rules.page import WAITING, Page
-from ...rules.priority import origin_of
+from ...rules.priority import books_of, origin_of
 from ...rules.weight import Weight
 from ...store import codec
-from ...store.rows import FirstWaiting, InboxRow, PageRow, page_of, rows_of
+from ...store.rows import InboxRow, PageRow, page_of, rows_of
 from ...store.working_set import StoredSet
 
 #: Messages of a queue whose demand is added up; the demand of a longer queue counts as unlimited.
@@ -61,32 +62,30 @@ class Waiting:
         return set(self._due.values())
 
     def of_all(self, most: int) -> tuple[dict[str, Asks], bool]:
-        """Return the demand of each book of the ring, from its head, and whether that is all; of at most `most` books.
+        """Return the demand of each book of the ring, and whether that is all; of at most `most` books.
 
-        Books in the ring come first, then new ones by name.
+        Books in the ring count first, from its head, then new ones by name.
         """
         unit, ring, now = self.working_set.unit, self.working_set.ring_id, self.working_set.now
         firsts = unit.pages.first_waiting(ring, most + 1, now)
         if len(firsts) <= most:
             firsts += unit.inbox.first_waiting(ring, most + 1 - len(firsts), now)
-        flying = set(map(origin_of, self._taken))
-        # Some messages of these are in flight or in processed pages: only the working set knows which one is the first.
-        apart = {
-            first.at.origin
-            for first in firsts[:most]
-            if origin_of(first.at.origin) in flying or (first.ahead and isinstance(first.at, InboxRow))
-        }
-        self.working_set.loader.load_books(sorted(apart))
-        free = [book for book in map(self.working_set.book, apart) if book.is_ready and not book.skipped]
-        self.working_set.loader.pages.fetch((book.origin, book.begin) for book in free)
+        flying = {name for book in self._taken for name in books_of(origin_of(book))}
         found: dict[str, Asks] = {}
-        for first in firsts[:most]:
-            if first.at.origin in apart:
-                row_id = self._first_free_row(self.working_set.book(first.at.origin))
-                if row_id is not None:
-                    found[first.at.origin] = Asks(self._since(row_id))
-            elif not first.asleep:
-                found[first.at.origin] = self._of_first(first)
+        apart: list[str] = []
+        for asleep, messages, ahead, only, first_row, last_row, name, *at in firsts[:most]:
+            if ahead or name in flying:
+                apart.append(name)
+            elif not asleep:
+                found[name] = self._of_first(messages, only, first_row, last_row, name, at)
+        # Some messages of these are in flight or in processed pages: only the working set knows which one is the first.
+        self.working_set.loader.load_books(apart)
+        books = [self.working_set.book(name) for name in apart]
+        self.working_set.loader.pages.fetch(
+            (book.origin, book.begin) for book in books if book.is_ready and not book.skipped
+        )
+        first_rows = ((book.origin, self._first_free_row(book)) for book in books)
+        found |= {name: Asks(self._since(row_id)) for name, row_id in first_rows if row_id is not None}
         passed = {row.origin for row in unit.origins.paused(ring, now)}
         halted = {*chain(*self.working_set.reading.halted(now, origins=True))}
         if passed or halted:
@@ -135,28 +134,29 @@ class Waiting:
     def _asked(self, name: str, page: Page) -> int:
         return sum(self.parts(self._scales.weight(name, page, item)) for item in self._free(name, page))
 
-    def _of_first(self, first: FirstWaiting) -> Asks:
-        """Return the demand of a queue by its first waiting page or row."""
-        at, row_id, whole = first.at, first.first_row, bool(first.whole)
-        if isinstance(at, PageRow):
-            many = first.messages > COUNTED
-            if at.notes or (first.first_row < first.last_row and (at.first_index or at.marks)):
-                page = page_of(at)
-                row_id, asked = page.place_of(page.first_index)[0], self._asked(at.origin, page)
+    def _of_first(self, messages: int, only: bool, row_id: int, last_row: int, name: str, at: Sequence[Any]) -> Asks:
+        """Return the demand of a queue by its first waiting page or row; the rest of `FirstWaiting` are the columns."""
+        if len(at) == len(PageRow._fields) - 1:
+            _, items, _, start, _, _, _, lengths, marks, notes = at
+            if notes or (row_id < last_row and (start or marks)):
+                page = page_of(PageRow(name, *at))
+                row_id, asked = page.place_of(page.first_index)[0], self._asked(name, page)
             else:
-                asked = self._by_lengths(at.lengths, at.items, None, at.first_index, at.marks)
+                asked = self._by_lengths(lengths, items, None, start, marks)
         else:
-            many = first.messages + at.items > COUNTED
-            if at.attributes:
+            _, size, items, _, lengths, attributes = at
+            messages += items
+            if attributes:
                 page = Page(0)
-                page.append(rows_of([at]), self.working_set.config.heap_size)
-                asked, whole = self._asked(at.origin, page), whole and len(page.lengths) == at.items
+                page.append(rows_of([InboxRow(name, *at)]), self.working_set.config.heap_size)
+                asked, only = self._asked(name, page), only and len(page.lengths) == items
             else:
-                asked = self._by_lengths(at.lengths, at.items, at.size, 0, b"")
-        if many:
-            return Asks(self._since(row_id), inf, True)
+                asked = self._by_lengths(lengths, items, size, 0, b"")
+        since = bisect_left(self.blocks, row_id)
+        if messages > COUNTED:
+            return Asks(since, inf, True)
         # A delayed row of the queue may be due and not in the inbox yet.
-        return Asks(self._since(row_id), asked, whole and at.origin not in self._with_due)
+        return Asks(since, asked, bool(only) and name not in self._with_due)
 
     def _asked_by_lengths(self, packed: bytes, items: int, size: int | None, start: int, marks: bytes) -> int:
         """Return the demand of messages by their lengths alone.

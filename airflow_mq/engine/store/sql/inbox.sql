@@ -200,47 +200,60 @@ WITH RECURSIVE walk(origin, below) AS (
 )
 {part unready_of_walk}
 
--- part: with_book
--- The book of each queue `w`, if any.
-LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
-
--- part: with_book (postgres)
-LEFT JOIN LATERAL (SELECT * FROM {s}book k WHERE k.ring = :ring AND k.origin = w.origin LIMIT 1) b ON true
-
--- part: with_first_row
--- The first row of each queue `n`, without its bytes, which a reader's role may not read.
-JOIN {s}inbox m ON m.ring = :ring AND m.origin = n.origin AND m.id = n.first
-
--- part: with_first_row (postgres)
-CROSS JOIN LATERAL (
-    SELECT l.origin, l.id, l.size, l.items, l.more, l.lengths, l.attributes
-    FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin AND l.id = n.first LIMIT 1
-) m
+-- part: first_row
+-- What a report reads of the first row `m` of a queue with the book `b`, or without one, and whether it is the only row.
+coalesce(b.wake_at, 0) > :now, coalesce(b.messages, 0), coalesce(length(b.ahead), 0) > 0,
+       coalesce(b.messages, 0) = 0 AND (
+           SELECT max(l.id) FROM {s}inbox l WHERE l.ring = :ring AND l.origin = m.origin
+       ) = m.id, m.id, m.id, m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
 
 -- name: first_inbox_rows
 -- Return the first row of each queue that is not ready and has rows, by name, and whether it is the queue's only row.
--- The recursion steps from queue to queue along the index.
+-- The recursion steps from queue to queue along the index, until there are enough.
 WITH RECURSIVE walk(origin) AS (
     SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring
     UNION ALL
     SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.origin)
     FROM walk
     WHERE walk.origin IS NOT NULL
-), news AS (
-    SELECT w.origin, coalesce(b.wake_at, 0) AS wake_at, coalesce(b.messages, 0) AS messages,
-           coalesce(length(b.ahead), 0) > 0 AS ahead,
-           (SELECT min(m.id) FROM {s}inbox m
-            WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= coalesce(b.floor, 0)) AS first
-    FROM walk w
-    {part with_book}
-    WHERE w.origin IS NOT NULL AND b.ticket IS NULL
 )
-SELECT n.wake_at > :now, n.messages, n.ahead, n.messages = 0 AND (
-           SELECT max(l.id) FROM {s}inbox l WHERE l.ring = :ring AND l.origin = n.origin
-       ) = m.id, m.id, m.id, m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
-FROM news n
-{part with_first_row}
-ORDER BY n.origin
+SELECT {part first_row}
+FROM walk w
+LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = w.origin
+CROSS JOIN {s}inbox m
+WHERE b.ticket IS NULL AND m.ring = :ring AND m.origin = w.origin AND m.id = (
+    SELECT min(f.id) FROM {s}inbox f WHERE f.ring = :ring AND f.origin = w.origin AND f.id >= coalesce(b.floor, 0)
+)
+LIMIT :limit
+
+-- name: first_inbox_rows (postgres)
+-- A step reads as far as there were queues in the step before: a lookup of the next queue would read that page of the
+-- index for each of its queues. Lookups by LIMIT 1 keep the planner from hashing all queues or rows.
+WITH RECURSIVE walk(origins) AS (
+    SELECT ARRAY['' COLLATE "C"]
+    UNION ALL
+    SELECT n.origins
+    FROM walk
+    CROSS JOIN LATERAL (
+        SELECT array_agg(DISTINCT s.origin ORDER BY s.origin) AS origins
+        FROM (
+            SELECT m.origin FROM {s}inbox m
+            WHERE m.ring = :ring AND m.origin > walk.origins[cardinality(walk.origins)]
+            ORDER BY m.origin, m.id
+            LIMIT least(64 * cardinality(walk.origins), 4096)
+        ) s
+    ) n
+    WHERE n.origins IS NOT NULL
+)
+SELECT {part first_row}
+FROM walk
+CROSS JOIN LATERAL unnest(walk.origins) w(origin)
+LEFT JOIN LATERAL (SELECT * FROM {s}book k WHERE k.ring = :ring AND k.origin = w.origin LIMIT 1) b ON true
+CROSS JOIN LATERAL (
+    SELECT l.origin, l.id, l.size, l.items, l.more, l.lengths, l.attributes FROM {s}inbox l
+    WHERE l.ring = :ring AND l.origin = w.origin AND l.id >= coalesce(b.floor, 0) ORDER BY l.origin, l.id LIMIT 1
+) m
+WHERE b.ticket IS NULL
 LIMIT :limit
 
 -- name: pulse

@@ -50,7 +50,7 @@ DELETE FROM {s}page WHERE ctid = ANY(ARRAY(
 
 -- part: first_page
 -- The columns of the first waiting page `p` of a ready book `b`, and whether the book has no message elsewhere.
-SELECT b.wake_at > :now, b.messages, length(b.ahead) > 0, p.page = b.end_page - 1 AND length(b.ahead) = 0 AND (
+SELECT b.wake_at > :now, b.messages, false, p.page = b.end_page - 1 AND length(b.ahead) = 0 AND (
            SELECT true FROM {s}inbox m WHERE m.ring = b.ring AND m.origin = b.origin AND m.id >= b.floor LIMIT 1
        ) IS NULL, p.first_row, p.last_row, {part page}
 
