@@ -113,6 +113,15 @@ def test_the_end_of_a_block_over_many_queues_does_not_look_at_each_one(
     assert sum(calls) <= 800 and len(calls) <= 30, calls
 
 
+def test_a_forecast_over_many_queues_does_not_look_at_each_one(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.enqueue_messages((f"origin-{at}", b"message") for at in range(300))
+    calls = looks_of(monkeypatch)
+    assert [block.messages for block in queue.inspect.forecast(3, limit=Weight(100, 1 << 30))] == [100] * 3
+    assert len(calls) <= 40, calls
+
+
 @pytest.mark.slow
 def test_a_look_over_many_queues_reads_a_bounded_number_of_rows(queue: MessageQueue, fetched: list[int]) -> None:
     # More books than the reach that an operation near its limit has, each with more rows than it can take.

@@ -365,6 +365,15 @@ SELECT setval('{s}id_seq', 200001);
 """
 
 
+#: Queues with rows, every second with a book.
+FILL_MANY = b"""
+INSERT INTO airflow_mq.ring (name, config) VALUES ('a', '{}');
+INSERT INTO airflow_mq.inbox (size, ring, origin, heap) SELECT 1, 1, 'o' || n % 2000, 'x' FROM generate_series(1, 4000) n;
+INSERT INTO airflow_mq.book (ring, origin) SELECT 1, 'o' || n FROM generate_series(0, 1999, 2) n;
+ANALYZE
+"""
+
+
 @pytest.fixture(scope="module", params=["embedded", "system"])
 def deep_store(request: pytest.FixtureRequest, postgres_servers: Servers) -> Iterator[psycopg.Connection[Any]]:
     """Return a connection to a store with a deep backlog and a long history."""
@@ -450,6 +459,23 @@ def test_first_rows_of_queues_are_read_in_few_steps(
     assert steps <= 5 + min(queues, limit) * min(each, 64) // 64, steps
     read = sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes if node.get("Relation Name") == "inbox")
     assert read <= 5_000 + min(queues, limit) * (3 + 64), read
+
+
+@pytest.mark.postgres
+def test_a_count_of_many_queues_compares_none_with_all_others(postgres_servers: Servers) -> None:
+    with postgres_servers["embedded"].database() as uri:
+        upgrade(parse(uri))
+        with psycopg.connect(uri, autocommit=True) as connection:
+            for setting in UNUSED_PLANS:
+                connection.execute(f"SET {setting} = off".encode())
+            connection.execute(FILL_MANY)
+            text = statement("postgres", "counts", "airflow_mq.").encode()
+            values = {"ring": 1, "after": "", "end": "\U0010ffff", "books": 5_000, "rows": 5_000}
+            assert len(connection.execute(text, values).fetchall()) == 2_000
+            plan = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + text, values).fetchone()
+    assert plan is not None
+    in_vain = (node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in _nodes(plan[0][0]["Plan"]))
+    assert sum(in_vain) <= 2_000
 
 
 def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

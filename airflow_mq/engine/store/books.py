@@ -13,7 +13,7 @@ from .primitives import Repository, columns
 from .rows import ASLEEP, BookRow, FirstWaiting, PageRow
 
 #: Books, and inbox rows, that one step of a count reads.
-_BOOKS, _ROWS = 1_000, 5_000
+_BOOKS, _ROWS = 5_000, 5_000
 #: Columns of a book that belong to its own table.
 _COLUMNS = BookRow._fields[:11]
 

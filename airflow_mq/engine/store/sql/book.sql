@@ -361,11 +361,18 @@ CROSS JOIN LATERAL (
           WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.floor ORDER BY m.id LIMIT :most) n
 ) u
 
+-- part: ahead
+-- The value `ahead` of the one row `u` that has it.
+max(u.ahead)
+
+-- part: ahead (postgres)
+string_agg(u.ahead, '')
+
 -- name: counts
 -- Return what the next queues by name hold: those of at most `books` books and, but for the last one, `rows` inbox rows.
 -- The first waiting message of a queue is in its first waiting page, or else in its first inbox row not yet cut. Rows that
 -- were cut before rows with smaller ids count twice: `ahead` has their ids. Pages before the window hold set-aside
--- messages only.
+-- messages only. Books, inbox rows and pages come as one list, as a join without hashing or merging compares each with each.
 WITH batch AS (
     SELECT min(e.origin) AS last FROM (
         SELECT x.origin FROM (
@@ -378,40 +385,39 @@ WITH batch AS (
         ) y
         UNION ALL SELECT CAST(:end AS text)
     ) e
-), uncut AS (
-    SELECT m.origin, sum(m.items) AS items, sum(m.size) AS size, min(m.sent_at) AS sent, count(b.origin) AS booked
-    FROM {s}inbox m
-    LEFT JOIN {s}book b ON b.ring = :ring AND b.origin = m.origin AND b.origin > :after
-        AND b.origin <= (SELECT n.last FROM batch n)
-    WHERE m.ring = :ring AND m.origin > :after AND m.origin <= (SELECT n.last FROM batch n)
-      AND m.id >= coalesce(b.floor, 0)
-    GROUP BY m.origin
-), aside AS (
-    SELECT p.origin, sum(p.set_aside) AS items, sum(CASE
-        WHEN p.page < b.begin_page THEN p.remaining_size
-        ELSE (SELECT sum(a.size) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page)
-    END) AS size
+), stored AS (
+    SELECT b.origin, b.floor, b.begin_page, b.ahead, b.messages, b.size, CAST(NULL AS bigint) AS place,
+           CAST(NULL AS bigint) AS sent, 0 AS aside
+    FROM {s}book b WHERE b.ring = :ring AND b.origin > :after AND b.origin <= (SELECT n.last FROM batch n)
+    UNION ALL
+    SELECT m.origin, NULL, NULL, NULL, m.items, m.size, m.id, m.sent_at, 0
+    FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin <= (SELECT n.last FROM batch n)
+    UNION ALL
+    SELECT p.origin, NULL, NULL, NULL, 0, p.remaining_size, p.page, (
+               SELECT sum(a.size) FROM {s}set_aside a WHERE a.ring = p.ring AND a.origin = p.origin AND a.page = p.page
+           ), p.set_aside
     FROM {s}page p
-    JOIN {s}book b ON b.ring = :ring AND b.origin = p.origin AND b.origin > :after
-        AND b.origin <= (SELECT n.last FROM batch n)
     WHERE p.ring = :ring AND p.set_aside > 0 AND p.origin > :after AND p.origin <= (SELECT n.last FROM batch n)
-    GROUP BY p.origin
-), cut AS (
-    SELECT b.origin, b.messages AS items, b.size, coalesce(a.items, 0) AS aside, coalesce(a.size, 0) AS aside_size,
-           b.ahead, CASE WHEN b.messages > coalesce(a.items, 0) THEN (
-               SELECT m.sent_at FROM {s}page p
-               JOIN {s}inbox m ON m.ring = b.ring AND m.origin = b.origin AND m.id = p.first_row
-               WHERE p.ring = b.ring AND p.origin = b.origin AND p.page >= b.begin_page
-               ORDER BY p.page LIMIT 1
-           ) END AS sent
-    FROM {s}book b
-    LEFT JOIN aside a ON a.origin = b.origin
-    WHERE b.ring = :ring AND b.origin > :after AND b.origin <= (SELECT n.last FROM batch n)
+), held AS (
+    SELECT s.*, max(s.begin_page) OVER w AS first,
+           s.place IS NULL OR (s.aside = 0 AND s.place >= coalesce(max(s.floor) OVER w, 0)) AS counts
+    FROM stored s
+    WINDOW w AS (PARTITION BY s.origin)
+), sums AS (
+    SELECT u.origin, min(u.first) AS first, sum(CASE WHEN u.place IS NULL THEN u.messages ELSE -u.aside END) AS waiting,
+           sum(CASE WHEN u.counts THEN u.messages END) AS messages, sum(CASE WHEN u.counts THEN u.size END) AS size,
+           min(CASE WHEN u.counts THEN u.sent END) AS sent, sum(u.aside) AS aside,
+           sum(CASE WHEN u.aside > 0 THEN CASE WHEN u.place < u.first THEN u.size ELSE u.sent END END) AS aside_size,
+           {part ahead} AS ahead
+    FROM held u
+    GROUP BY u.origin
 )
-SELECT c.origin, CAST(c.items + coalesce(u.items, 0) AS bigint), CAST(c.size + coalesce(u.size, 0) AS bigint),
-       coalesce(c.sent, u.sent), CAST(c.aside AS bigint), CAST(c.aside_size AS bigint), c.ahead
-FROM cut c
-LEFT JOIN uncut u ON u.origin = c.origin
-UNION ALL
-SELECT u.origin, CAST(u.items AS bigint), CAST(u.size AS bigint), u.sent, 0, 0, NULL FROM uncut u WHERE u.booked = 0
+SELECT h.origin, CAST(h.messages AS bigint), CAST(h.size AS bigint), coalesce(CASE WHEN h.waiting > 0 THEN (
+           SELECT m.sent_at FROM {s}page p
+           JOIN {s}inbox m ON m.ring = p.ring AND m.origin = p.origin AND m.id = p.first_row
+           WHERE p.ring = :ring AND p.origin = h.origin AND p.page >= h.first
+           ORDER BY p.page LIMIT 1
+       ) END, h.sent), CAST(h.aside AS bigint), CAST(coalesce(h.aside_size, 0) AS bigint), h.ahead
+FROM sums h
+WHERE h.messages IS NOT NULL
 ORDER BY 1

@@ -56,12 +56,9 @@ class StoreLoader:
         """
         keys = [(claim.origin, run.page) for claim in claims for run in claim.runs]
         self.pages.fetch(keys)
-        if self.options.without_payloads:
-            return
-        pages = self.working_set.pages
-        self.payloads.fetch(
-            (key[0], page) for key, page in zip(keys, map(pages.get, keys)) if page and key not in known
-        )
+        if not self.options.without_payloads:
+            pages = ((key[0], self.working_set.pages.get(key)) for key in keys if key not in known)
+            self.payloads.fetch((origin, page) for origin, page in pages if page)
         self.inboxes.look_at({origin for origin, index in keys if index == self.working_set.book(origin).end - 1})
 
     def ticket_for(self, origin: str, row_id: int) -> int | None:
