@@ -5,7 +5,7 @@ VENV   ?= .venv
 EXTRAS ?= test,dev,airflow,spark,kafka,s3,hdfs,java,openlineage,docs
 PYTEST_ARGS ?=
 # How many test processes: one for each processor.
-JOBS   ?= logical
+JOBS   ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # How many examples each random model draws in `make soak`.
 EXAMPLES ?= 300
@@ -64,11 +64,12 @@ format: $(STAMP) ## Rewrite the code the way `make lint` wants it
 
 test: lint ## Lint, then all tests, slow ones too, except those for `make soak`
 	@# The tests of a live Airflow mostly wait, so they run beside the others. The proofs fork thousands of children, and a
-	@# child of a process that has imported Airflow and Spark costs 0.1 s. All three parts always run to their ends.
+	@# child of a process that has imported Airflow and Spark costs 0.1 s. The last part waits for Spark and servers, too, so it
+	@# has one process more. All three parts always run to their ends.
 	@mkdir -p build; failed=0; set -x; \
 	  $(BIN)/python -m pytest -p no:cacheprovider --durations 10 tests/live $(PYTEST_ARGS) > build/live.log 2>&1 & live=$$!; \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations 15 tests/proofs $(PYTEST_ARGS) || failed=1; \
-	  $(BIN)/python -m pytest -n $(JOBS) --durations 15 --ignore tests/live --ignore tests/proofs tests lab $(PYTEST_ARGS) || failed=1; \
+	  $(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --durations 15 --ignore tests/live --ignore tests/proofs tests lab $(PYTEST_ARGS) || failed=1; \
 	  wait $$live || failed=1; \
 	  { set +x; } 2>/dev/null; cat build/live.log; exit $$failed
 

@@ -29,21 +29,22 @@ def replay(differences: list[str], traces: Path = TRACES, **options: Any) -> tup
     return counts
 
 
-#: All runs in the plain way, and a third of them in each of the others. `make soak` replays all runs in all ways.
-THIRDS = [
+# The parts let test processes share the runs.
+#: All runs in the plain way, and a sixth of them in each of the others. `make soak` replays all runs in all ways.
+SIXTHS = [
     pytest.param(way, first, marks=[] if way == "plain" or first == kept else pytest.mark.soak)
     for way, kept in (("plain", None), ("blocks", 101), ("sparse", 201))
-    for first in (1, 101, 201)
+    for first in range(1, 301, 50)
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("way", "first"), THIRDS)
+@pytest.mark.parametrize(("way", "first"), SIXTHS)
 def test_runs_replay_on_sqlite(way: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", in_memory())
     differences: list[str] = []
-    assert (replay(differences, first=first, limit=100, **WAYS[way]), differences) == ((100, 0), [])
+    assert (replay(differences, first=first, limit=50, **WAYS[way]), differences) == ((50, 0), [])
 
 
 @pytest.mark.slow
@@ -62,11 +63,11 @@ def test_long_runs_replay_on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (replay(differences, LONG), differences) == ((40, 0), [])
 
 
-# The parts let test processes share the runs: a sixth of each way. `make soak` runs each part.
+#: A twelfth of each way. `make soak` runs each part.
 PARTS = [
     pytest.param(way, first, marks=[] if first == kept else pytest.mark.soak)
     for way, kept in (("plain", 1), ("sparse", 151), ("blocks", 101))
-    for first in range(1, 301, 50)
+    for first in range(1, 301, 25)
 ]
 
 
@@ -75,16 +76,16 @@ PARTS = [
 @pytest.mark.parametrize(("way", "first"), PARTS)
 def test_runs_replay_on_postgresql(pg_uri: str, way: str, first: int) -> None:
     differences: list[str] = []
-    assert (replay(differences, store=pg_uri, first=first, limit=50, **WAYS[way]), differences) == ((50, 0), [])
+    assert (replay(differences, store=pg_uri, first=first, limit=25, **WAYS[way]), differences) == ((25, 0), [])
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
-@pytest.mark.parametrize("first", [1, *(pytest.param(first, marks=pytest.mark.soak) for first in range(51, 301, 50))])
+@pytest.mark.parametrize("first", [1, *(pytest.param(first, marks=pytest.mark.soak) for first in range(26, 301, 25))])
 def test_runs_whose_sender_uses_sql(pg_uri: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_mq.testing.conformance.Replay", half_by_sql(Replay))
     differences: list[str] = []
-    assert (replay(differences, store=pg_uri, first=first, limit=50), differences) == ((50, 0), [])
+    assert (replay(differences, store=pg_uri, first=first, limit=25), differences) == ((25, 0), [])
 
 
 def half_by_sql(replay_class: type[Replay]) -> type[Replay]:

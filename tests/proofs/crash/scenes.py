@@ -240,17 +240,17 @@ def enqueue_keyed(queue: MessageQueue, state: State) -> None:
     queue.enqueue_messages([("a", Message(payload, key=payload.decode())) for payload in names("keyed", 4)])
 
 
-def chosen(points: Sequence[str], *, server: bool = False) -> list[int]:
+def chosen(points: Sequence[str], *, everywhere: bool = True) -> list[int]:
     """Return the first and last position of each name.
 
-    :param server: inside transactions only the first and the last statement, because a server rolls back the transaction
-        of a dead client in the same way wherever that was; `make soak` keeps all
+    :param everywhere: without it, of a transaction only the first and the last statement, because a store undoes the
+        transaction of a dead client in the same way wherever that was; `make soak` keeps all
     """
     places: dict[str, list[int]] = {}
     for number, name in enumerate(points):
         places.setdefault(name, []).append(number)
     numbers = sorted({position for positions in places.values() for position in (positions[0], positions[-1])})
-    return [number for number in numbers if not server or SOAK or number not in inside(points)]
+    return [number for number in numbers if everywhere or SOAK or number not in inside(points)]
 
 
 def inside(points: Sequence[str]) -> set[int]:

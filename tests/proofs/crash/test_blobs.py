@@ -165,7 +165,7 @@ def _kill_everywhere(place: Place, scene: Scene, tmp_path: Path, kind: str) -> N
     assert points[-1] == "returned"
     with place.open(ring) as queue:
         recover(queue)
-    for number in chosen(points, server=place.store is not None):
+    for number in chosen(points, everywhere=place.store is None):
         ring, state = place.begin(scene)
         assert run_child(acting(place, scene, ring, state), kill_at=number).killed
         try:

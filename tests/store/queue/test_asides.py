@@ -440,6 +440,7 @@ def test_thresholds_are_off_by_default_and_validated() -> None:
 
 
 @pytest.mark.sqlite_first
+@pytest.mark.soak
 @pytest.mark.slow
 def test_listing_filters_are_fast_with_100_000_messages(make_queue: Maker) -> None:
     queue = make_queue(service_weight=Weight(600_000, 1 << 40))
