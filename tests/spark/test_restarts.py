@@ -19,12 +19,13 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.errors import InvalidInput
 from airflow_mq.spark.source import BlockStream, Options, batch_number
+from tests.conftest import SOAK
 from tests.spark.conftest import ROOT
 from tests.spark.streaming import RINGS, is_empty
 
 MakeRing = Callable[..., MessageQueue]
 #: Restarts that must hit the moment (`make soak` needs one more), and starts that may miss it.
-RESTARTS, STARTS = 3 if os.environ.get("MQ_SOAK") else 2, 15
+RESTARTS, STARTS = 3 if SOAK else 2, 15
 
 
 class Driver:

@@ -497,15 +497,14 @@ def _numbered(text: str) -> tuple[str, list[str]]:
     return re.sub(r"%(?:\((\w+)\))?[sb]", number, text), order
 
 
-def _whole_reads(node: dict[str, Any]) -> Iterator[str]:
-    table = node.get("Relation Name")
-    if table in GROWING:
-        if node["Node Type"] == "Seq Scan":
-            yield f"Seq Scan on {table}"
-        if node["Node Type"].startswith("Index") and "Index Cond" not in node:
-            yield f"{node['Node Type']} over all of {table}"
-    for inner in node.get("Plans", ()):
-        yield from _whole_reads(inner)
+def _whole_reads(plan: dict[str, Any]) -> Iterator[str]:
+    for node in _nodes(plan):
+        table = node.get("Relation Name")
+        if table in GROWING:
+            if node["Node Type"] == "Seq Scan":
+                yield f"Seq Scan on {table}"
+            if node["Node Type"].startswith("Index") and "Index Cond" not in node:
+                yield f"{node['Node Type']} over all of {table}"
 
 
 # On SQLite.

@@ -422,7 +422,7 @@ class _Division:
         :param names: names of groups.
         """
         self.promises, self.left, self.names, self.paths = promises, left, names, paths
-        self.groups = {ROOT: _Group(Promise())}
+        self.groups = {ROOT: _Group(PLAIN)}
         self.kinds: dict[tuple[str, Promise, bool], _Kind] = {}
         self.begins: list[list[_Backlog]] = [[] for _ in range(blocks + 1)]
         self.ends: list[list[_Backlog]] = [[] for _ in range(blocks + 1)]
@@ -447,7 +447,7 @@ class _Division:
     def _group(self, path: str) -> _Group:
         group = self.groups.get(path)
         if group is None:
-            group = self.groups[path] = _Group(self.promises.get(path[:-1], Promise()))
+            group = self.groups[path] = _Group(self.promises.get(path[:-1], PLAIN))
             self._group(group_of(path)).groups.append(group)
         return group
 

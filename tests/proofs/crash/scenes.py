@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +19,7 @@ from airflow_mq import (
 )
 from airflow_mq.engine.queue.sending.inline import Inline
 from airflow_mq.engine.queue.values import Batch, Delivery, Report
+from tests.conftest import SOAK
 
 from .aftermath import child_of, processor
 
@@ -27,8 +27,6 @@ CONFIG = RingConfig(heap_size=160, service_weight=Weight(1_000, 100_000), max_st
 GROUPED = replace(CONFIG, paths=True, rounds_per_block=100)
 HEAVY = Weight(5_000, 0)
 ORIGINS = ("a", "b", "c")
-#: `make soak` kills at more statements.
-SOAK = bool(os.environ.get("MQ_SOAK"))
 
 
 @dataclass
@@ -243,21 +241,23 @@ def enqueue_keyed(queue: MessageQueue, state: State) -> None:
 def chosen(points: Sequence[str], *, everywhere: bool = True) -> list[int]:
     """Return the first and last position of each name.
 
-    :param everywhere: without it, of a transaction only the first and the last statement, because a store undoes the
-        transaction of a dead client in the same way wherever that was; `make soak` keeps all
+    :param everywhere: without it, only those that `spared` leaves
     """
     places: dict[str, list[int]] = {}
     for number, name in enumerate(points):
         places.setdefault(name, []).append(number)
-    numbers = sorted({position for positions in places.values() for position in (positions[0], positions[-1])})
-    return [number for number in numbers if everywhere or SOAK or number not in inside(points)]
+    numbers = {position for positions in places.values() for position in (positions[0], positions[-1])}
+    return sorted(numbers if everywhere else numbers - spared(points))
 
 
-def inside(points: Sequence[str]) -> set[int]:
-    """Return the statements of transactions without the first one and the last one of each."""
+def spared(points: Sequence[str]) -> set[int]:
+    """Return the statements within transactions: of each, all but the first and the last; none in `make soak`.
+
+    A store undoes the transaction of a dead client in the same way wherever that was.
+    """
     found: set[int] = set()
     began = None
-    for number, name in enumerate(points):
+    for number, name in enumerate(() if SOAK else points):
         if name == "begin":
             began = number
         elif name == "commit" and began is not None:

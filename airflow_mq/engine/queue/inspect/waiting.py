@@ -152,11 +152,10 @@ class Waiting:
                 asked, only = self._asked(name, page), only and len(page.lengths) == items
             else:
                 asked = self._by_lengths(lengths, items, size, 0, b"")
-        since = bisect_left(self.blocks, row_id)
         if messages > COUNTED:
-            return Asks(since, inf, True)
+            return Asks(self._since(row_id), inf, True)
         # A delayed row of the queue may be due and not in the inbox yet.
-        return Asks(since, asked, bool(only) and name not in self._with_due)
+        return Asks(self._since(row_id), asked, bool(only) and name not in self._with_due)
 
     def _asked_by_lengths(self, packed: bytes, items: int, size: int | None, start: int, marks: bytes) -> int:
         """Return the demand of messages by their lengths alone.
