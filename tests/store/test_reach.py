@@ -9,12 +9,15 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.engine.queue.values import Batch
+from airflow_mq.engine.rules.orders import LOOK_PAST
 from airflow_mq.engine.rules.weight import Meter
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.inbox import Inbox
 from airflow_mq.engine.store.rows import InboxRow, PlainRow
 from airflow_mq.engine.store.working_set.budget import MOST_ROWS, Budget
 from airflow_mq.engine.store.working_set.inboxes import InboxLoader
+from airflow_mq.engine.store.working_set.ring import MEET_AT_ONCE, SLICE_IDS
+from airflow_mq.engine.store.working_set.source import Source
 
 ORIGINS, EACH, LIMIT = 20, 50, 10
 
@@ -87,6 +90,21 @@ def test_a_look_meets_as_many_new_queues_as_it_returns(queue: MessageQueue) -> N
     with queue.session.hold.transaction() as (_, working_set):
         names, ended = working_set.loader.ring.look_on(64, (), high=False)
         assert len(names) == len(working_set.books) == 64 and not ended
+
+
+def test_a_look_beyond_rows_of_known_queues_does_not_step_from_queue_to_queue(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send() -> None:
+        queue.enqueue_messages((f"known-{at}", b"x") for at in range(100))
+
+    send()
+    queue.blocks.release(queue.blocks.plan())
+    for _ in range(3 * LOOK_PAST * SLICE_IDS // MEET_AT_ONCE // 100):
+        send()
+    monkeypatch.setattr(Source, "news_by_origin", lambda *_: pytest.fail("stepped over all queues"))
+    with queue.session.hold.transaction() as (_, working_set):
+        working_set.loader.ring.look_on(LOOK_PAST, (), high=False)
 
 
 def test_pages_processed_in_part_lose_nothing(queue: MessageQueue) -> None:

@@ -19,9 +19,9 @@ from .inboxes import InboxLoader
 from .pages import PageLoader
 from .source import UNKNOWN, LineRow, LoadOptions, Source
 
-#: Number of ids whose rows one look for newcomers reads, and after how many such looks without any a look asks which
-#: origins have rows instead: few origins may have all of them.
-SLICE_IDS, MOST_SLICES = 20_000, 1
+#: Number of ids whose rows one look for newcomers reads. After as many ids without any, a look asks which origins have
+#: rows instead: few origins may have all of them.
+SLICE_IDS = 20_000
 #: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
 #: transaction that does nothing else.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
@@ -275,16 +275,17 @@ class RingLoader:
 
         A look ends early if it found some. The next one continues from there.
 
-        :param most: number of newcomers to be met: the fewer, the fewer ids a look reads.
+        :param most: number of newcomers to be met: the fewer, the fewer ids the first look reads.
         """
         if below is not None and 0 < self.source.last_id < below:
             # No row has such an id yet. Tickets of a forecast are far above all ids.
             below = None
         self._look_ended = below is not None and below <= self.look_cursor
-        slices = 0
+        looked = 0
         while not (self._look_ended or self._next.newcomers):
-            slices += 1
-            self._look_at_slice(below, SLICE_IDS * most // MEET_AT_ONCE, by_origin=slices > MOST_SLICES)
+            ids = SLICE_IDS if looked else SLICE_IDS * most // MEET_AT_ONCE
+            self._look_at_slice(below, ids, by_origin=looked >= SLICE_IDS)
+            looked += ids
 
     def _look_at_slice(self, below: int | None, ids: int, *, by_origin: bool) -> None:
         last, stop = self.source.last_id, self.look_cursor + ids
