@@ -18,7 +18,6 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Asset
 
 from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
-from airflow_mq.operators.blocks.plan import PATIENCE, SHARE_BELOW
 from airflow_mq.operators.spark.hook import check_spark_options
 from airflow_mq.processors import AnyProcessors, Processor, Processors
 
@@ -36,68 +35,70 @@ def block(
     mq_conn_id: str | None = None,
     ring: str | None = None,
     limit: GivenWeight = None,
-    spark_conn_id: str = "spark_default",
+    spark_conn_id: str | None = None,
     lease: float | str | None = None,
-    share_below: int | str = SHARE_BELOW,
+    share_below: int | str | None = None,
     exchange: str | ObjectStoragePath | None = None,
     outlet: Asset | None = None,
     rounds: int | str | None = None,
     notifiers: Notifier | Sequence[Notifier] = (),
-    patience: float | str = PATIENCE,
+    patience: float | str | None = None,
     retries: int | None = None,
     default_args: Mapping[str, Any] | None = None,
     process_args: Mapping[str, Any] | None = None,
 ) -> TaskGroup:
     """Add the tasks of a block to the DAG that is open.
 
+    A parameter that is left out is that of the default arguments, of the DAG's as well, or the one named here.
+
     :param group_id: name of the task group
-    :param processors: the rules that route origins to processors: `Processors`, several of `Processor`, or a file that
-        `Processors.from_file` reads
-    :param mq_conn_id: id of a connection of type `airflow_mq`; that of `default_args`, of the DAG's as well, if left
-        out, or `airflow_mq_default` (templated)
-    :param ring: name of the ring; that of `default_args`, or the connection's, if left out (templated)
-    :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
-    :param spark_conn_id: id of the Spark connection; processors that run in place do not use it (templated)
-    :param lease: seconds after which the block may be released unless a job renews it (templated)
-    :param share_below: processors with fewer messages than this share a Spark job (templated)
-    :param exchange: an address of object storage, or an `ObjectStoragePath` with a connection, for Spark clusters that
-        cannot reach the store (templated)
+    :param processors: the rules that route origins to processors: `Processors`, several of `Processor`, or their file
+    :param mq_conn_id: id of a connection of type `airflow_mq`; `airflow_mq_default` (templated)
+    :param ring: name of the ring; the connection's (templated)
+    :param limit: what the block may cost, `[time, size]`; the ring's service weight (templated)
+    :param spark_conn_id: id of the Spark connection, which processors in place do not use; `spark_default` (templated)
+    :param lease: seconds after which the block may be released unless a job renews it; the ring's (templated)
+    :param share_below: processors with fewer messages than this share a Spark job; 10,000 (templated)
+    :param exchange: address or `ObjectStoragePath` for Spark clusters that cannot reach the store (templated)
     :param outlet: an asset that settling emits while a block of these processors and this limit would take messages
     :param rounds: runs in a row that the outlet starts at most, the first one included (templated)
     :param notifiers: called when the block set messages aside
-    :param patience: seconds that the plan waits while another task services the ring (templated)
+    :param patience: seconds that the plan waits while another task services the ring; 60 (templated)
     :param retries: retries of each task; all of them may be retried at any time
     :param default_args: default arguments of all three tasks
     :param process_args: further arguments of the processing task, such as `pool` or `max_active_tis_per_dagrun`
     """
     routes = Processors.of(processors)
     check_spark_options(routes)
-    # An argument that is None would take the place of a default argument.
-    place = {"mq_conn_id": mq_conn_id, "ring": ring}
-    connection: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
-    arguments = {**(default_args or {}), **({} if retries is None else {"retries": retries})}
+    place = _given(mq_conn_id=mq_conn_id, ring=ring)
+    arguments = {**(default_args or {}), **_given(retries=retries)}
     with TaskGroup(group_id, default_args=arguments, tooltip="Plans, processes and settles one block.") as group:
         fails_fast = group.dag is not None and group.dag.fail_fast
         plan = PlanBlockOperator(
-            task_id="plan", processors=routes, limit=limit, lease=lease, share_below=share_below, patience=patience,
-            **connection,
+            task_id="plan", processors=routes, **place,
+            **_given(limit=limit, lease=lease, share_below=share_below, patience=patience),
         )  # fmt: skip
         process = ProcessMessagesOperator.partial(
             # As text: Airflow serializes the arguments of a mapped task, and they must be equal at every parse.
-            task_id="process", processors=routes.to_json(), plan_task_id=plan.task_id, spark_conn_id=spark_conn_id,
-            exchange=exchange, lease=lease, map_index_template="{{ task.part['name'] }}",
-            **connection, **(process_args or {}),
+            task_id="process", processors=routes.to_json(), plan_task_id=plan.task_id,
+            map_index_template="{{ task.part['name'] }}", **place,
+            **_given(spark_conn_id=spark_conn_id, exchange=exchange, lease=lease), **(process_args or {}),
         ).expand(part=plan.output)  # fmt: skip
         settle = SettleBlockOperator(
             task_id="settle", plan_task_id=plan.task_id, process_task_id=process.task_id, outlet=outlet,
-            rounds=rounds, notifiers=notifiers, exchange=exchange, processors=routes, **connection,
-            **({"trigger_rule": TriggerRule.ALL_DONE_SETUP_SUCCESS} if fails_fast else {}),
+            notifiers=notifiers, processors=routes, **place, **_given(rounds=rounds, exchange=exchange),
+            trigger_rule=TriggerRule.ALL_DONE_SETUP_SUCCESS if fails_fast else TriggerRule.ALL_DONE,
         )  # fmt: skip
         # The plan as well: Airflow keeps the parts of a cleared run as removed, and does not wait for them.
         [plan, process] >> settle
         if fails_fast:
             _end_in_spite_of_failures(plan, settle)
     return group
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that are given: None would take the place of a default argument."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _end_in_spite_of_failures(plan: PlanBlockOperator, settle: SettleBlockOperator) -> None:

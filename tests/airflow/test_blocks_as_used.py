@@ -561,3 +561,29 @@ def test_each_class_of_the_provider_is_used_in_all_ways() -> None:
     assert [
         name for name in others if name.rpartition(".")[2].removesuffix("_task") not in Path(__file__).read_text()
     ] == []
+
+
+def test_default_arguments_hold_for_what_a_block_does_not_name() -> None:
+    from airflow.sdk import DAG
+
+    from airflow_mq.block import block
+    from airflow_mq.processors import Processor
+
+    def arguments(**named: Any) -> list[Any]:
+        with DAG("scene", schedule=None, default_args=named.pop("of_dag", {})) as dag:
+            block(processors=[Processor("all", "tests.airflow.functions:work")], **named)
+        plan, process, settle = (dag.get_task(f"block.{name}") for name in ("plan", "process", "settle"))
+        # As the task's process sees it.
+        job = process.unmap({"part": {}})
+        return [
+            plan.limit, plan.lease, plan.share_below, plan.patience, job.spark_conn_id, job.lease,
+            job.exchange, settle.rounds, settle.trigger_rule,
+        ]  # fmt: skip
+
+    given = {"limit": "10s/1MiB", "lease": 900, "share_below": 7, "patience": 5, "spark_conn_id": "yarn", "rounds": 3,
+             "exchange": "s3://queues", "trigger_rule": "all_success"}  # fmt: skip
+    theirs = ["10s/1MiB", 900, 7, 5, "yarn", 900, "s3://queues", 3, "all_done"]
+    assert arguments() == [None, None, 10_000, 60.0, "spark_default", None, None, None, "all_done"]
+    assert arguments(of_dag=given) == arguments(default_args=given) == theirs
+    named = {"lease": 60, "spark_conn_id": "k8s", "patience": 0}
+    assert arguments(of_dag=given, **named) == ["10s/1MiB", 60, 7, 0, "k8s", 60, "s3://queues", 3, "all_done"]

@@ -20,16 +20,14 @@ from .pages import PageLoader
 from .source import UNKNOWN, LineRow, LoadOptions, Source
 
 #: Number of ids whose rows one look for newcomers reads. After as many ids without any, a look asks which origins have
-#: rows instead: few origins may have all of them.
-SLICE_IDS = 20_000
+#: rows instead: few may have all of them. And the number of origins that this leaves out.
+SLICE_IDS, MOST_KNOWN = 20_000, 1_024
 #: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
 #: transaction that does nothing else.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
 #: Number of skipped books that a walk visits and moves to the end of the ring, and the most that one statement skips,
 #: which grows so much with each.
 VISITED, MOST_SKIPPED, GROWTH = 32, 16_384, 4
-#: Number of origins that a look by origin leaves out.
-MOST_KNOWN = 1_024
 
 
 class NextBooks:
