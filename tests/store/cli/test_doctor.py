@@ -62,6 +62,7 @@ def test_a_store_without_tables(empty: Terminal) -> None:
     (found,) = bad(empty)
 
     assert found["check"] == "schema" and "store upgrade" in found["do"]
+    assert "other checks: left out" in empty("doctor", code=1).out
 
 
 def test_a_clock_that_is_off(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +139,11 @@ def test_a_file_whose_tables_were_changed(sqlite: Terminal) -> None:
     assert found["what"].endswith(
         ": trigger inbox_leaves_blobs of inbox is missing, index page_with_set_aside is missing"
     )
+    # A table can be read without them.
+    assert {"clock", "ring default", "disk"} <= {one["check"] for one in sqlite.json("doctor", code=1)["findings"]}
+    with closing(sqlite3.connect(parse(sqlite.uri).file)) as connection:
+        connection.execute("DROP TABLE mq_ring")
+    assert "other checks: left out" in sqlite("doctor", code=1).out
 
 
 @pytest.mark.postgres
@@ -156,6 +162,7 @@ def test_a_schema_whose_tables_were_changed(postgres: Terminal) -> None:
         )
         connection.execute('DROP TABLE "airflow_mq".ring CASCADE')
         assert "and 1 more" not in bad(postgres)[0]["what"] and "table ring is missing" in bad(postgres)[0]["what"]
+        assert "other checks: left out" in postgres("doctor", code=1).out
 
 
 def test_a_log_that_grew(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
