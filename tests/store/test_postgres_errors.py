@@ -179,7 +179,8 @@ def test_a_user_without_rights(pg_uri: str) -> None:
             connection.execute(b"GRANT USAGE ON SCHEMA airflow_mq TO bare")
             with pytest.raises(StoreReadOnly) as caught:
                 MessageQueue(address)
-            assert str(caught.value) == str(known.NO_RIGHTS)
+            assert str(caught.value) == f"{known.NO_RIGHTS} (the server: permission denied for table migration)"
+            assert known.is_own_text(str(caught.value))
             (name,) = connection.execute("SELECT current_database()").fetchone() or ("",)
             connection.execute(f'REVOKE CONNECT ON DATABASE "{name}" FROM PUBLIC'.encode())
             with pytest.raises(StoreUnreachable) as refused:

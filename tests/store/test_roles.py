@@ -194,7 +194,7 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
     commands = (
         "queue list", "status", "queue show acme", "queue paused", "block list", f"block show {block.token}",
         "ring list", "ring show", "message events", "set-aside list", "report fairness", "report ledger",
-        "explain acme", "block dry-run", "block forecast",
+        "explain acme", "block dry-run", "block forecast", "message history acme:0:0", "message history acme:1:0",
     )  # fmt: skip
     for command in commands:
         done = subprocess.run(
@@ -206,7 +206,8 @@ def test_a_reader_sees_counts_and_events_and_no_payloads(owner: StoreAddress, ro
     refused = subprocess.run(
         [sys.executable, "-m", "airflow_mq", "--store", user.uri, "message", "list", "acme"], capture_output=True, text=True,
     )  # fmt: skip
-    assert (refused.returncode, refused.stdout) == (4, "") and "may not read" in refused.stderr
+    assert (refused.returncode, refused.stdout) == (4, "")
+    assert "may not read" in refused.stderr and "permission denied for table inbox" in refused.stderr
     with closing(connect(user)) as connection:
         refuses(
             connection,

@@ -142,10 +142,9 @@ def named(error: psycopg.Error) -> MessageQueueError:
     """Return our error for one of the driver's."""
     if isinstance(error, errors.DataError):
         return InvalidInput(f"a value of this call cannot be stored: {error.diag.message_primary or error}")
-    cause = _cause(error)
+    cause, detail = _cause(error), error.diag.message_primary
     if cause is not None:
-        return _copy(cause)
-    detail = error.diag.message_primary
+        return _copy(cause, f" (the server: {detail})" if cause is NO_RIGHTS else "")
     return StoreCorrupt(f"PostgreSQL refuses what should be possible: {detail or type(error).__name__}")
 
 
@@ -160,13 +159,13 @@ def named_on_connecting(error: psycopg.Error | UnicodeError) -> MessageQueueErro
     return _copy(LOST if cause is None else cause)
 
 
-def _copy(error: MessageQueueError) -> MessageQueueError:
-    return type(error)(str(error))
+def _copy(error: MessageQueueError, more: str = "") -> MessageQueueError:
+    return type(error)(f"{error}{more}")
 
 
 def is_own_text(text: str) -> bool:
     """Return whether a text is one of this module's, which hold no secret."""
-    return text in _TEXTS
+    return text.partition(" (the server: ")[0] in _TEXTS
 
 
 def is_in_doubt(error: BaseException | None) -> bool:

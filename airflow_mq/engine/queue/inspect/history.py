@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
 from ....words import when
 from ...rules.blob import Reference
-from ...rules.errors import InvalidInput
+from ...rules.errors import InvalidInput, StoreReadOnly
 from ...rules.events import ERRORS, Event, EventRun, Fate
 from ...rules.message import ID_BYTES, Address, check_address, check_origin, message_id, read_number
 from ...rules.page import ASIDE, PROCESSED, Page
@@ -66,7 +67,7 @@ class Step:
 class History:
     """Steps of a message, in order."""
 
-    #: None if neither an event nor the store contains it.
+    #: None if neither an event nor the store contains it, or if only the store does and its payloads may not be read.
     id: bytes | None
     #: Its addresses, in order: a message that is requeued after it was set aside, or that waited aside for the backoff
     #: of a relaxed queue, has a new one. For an id, the addresses of every message with these bytes.
@@ -115,17 +116,19 @@ class _Path:
 
 def history_of(session: RingSession, message: Address | bytes, origin: str | None) -> History:
     """See `Inspect.history`."""
-    by_address = isinstance(message, Address)
-    if by_address:
-        check_address(message)
-    elif type(message) is not bytes or len(message) != ID_BYTES:
-        raise InvalidInput(f"invalid message: expected an address, or an id of {ID_BYTES} bytes")
     if origin is not None:
         check_origin(origin)
+    if isinstance(message, Address):
+        check_address(message)
+        with suppress(StoreReadOnly), session.store.reading() as unit:
+            return _Reader(session, unit).history([message])
+        # The role may not read payloads, and an id is the hash of one.
+        with session.store.reading() as unit:
+            return _Reader(session, unit, hashes=False).history([message])
+    if type(message) is not bytes or len(message) != ID_BYTES:
+        raise InvalidInput(f"invalid message: expected an address, or an id of {ID_BYTES} bytes")
     with session.store.reading() as unit:
         reader = _Reader(session, unit)
-        if isinstance(message, Address):
-            return reader.history([message])
         addresses = reader.named(message, origin)
         due = None if addresses else reader.due(message, origin)
         if due is not None:
@@ -136,8 +139,8 @@ def history_of(session: RingSession, message: Address | bytes, origin: str | Non
 class _Reader:
     """Reads of one transaction about messages."""
 
-    def __init__(self, session: RingSession, unit: Unit) -> None:
-        self.session, self.unit, self.ring_id = session, unit, session.ring_id
+    def __init__(self, session: RingSession, unit: Unit, hashes: bool = True) -> None:
+        self.session, self.unit, self.ring_id, self.hashes = session, unit, session.ring_id, hashes
 
     def history(self, addresses: Iterable[Address]) -> History:
         """Return the history of the messages at some addresses."""
@@ -287,7 +290,7 @@ class _Reader:
         arrival = None if page is None else working_set.loader.pages.arrivals([last]).get(last)
         state = "gone"
         if page is not None and page.marks[last.index] != PROCESSED:
-            path.id = path.id or working_set.id_of(last.book, page, last.index)
+            path.id = path.id or (working_set.id_of(last.book, page, last.index) if self.hashes else None)
             state = self._state(working_set, path, page)
         else:
             due = working_set.reading.put_off_from(last.book, (last.page, last.index))
