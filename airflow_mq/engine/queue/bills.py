@@ -123,13 +123,13 @@ def price_of(config: RingConfig, day: date) -> Mapping[str, Any] | None:
 
 def read_bill(unit: Unit, ring: int, name: str, tenant: str, month: date) -> Mapping[str, Any]:
     """Return the bill of a tenant for the closed days of a month."""
-    first, stop = days_of(month)
+    period, (first, stop) = month.isoformat()[:7], days_of(month)
     days = unit.bills.days(ring, first, stop)
     if not days:
-        raise InvalidInput(f"no day of {month:%Y-%m} is closed: `airflow-mq ring housekeep` closes days that are over")
+        raise InvalidInput(f"no day of {period} is closed: `airflow-mq ring housekeep` closes days that are over")
     number = bytes(unit.bills.days(ring, limit=1)[0].before).hex()
     leaves = unit.bills.leaves(ring, tenant, first, stop)
-    return bill_of(number, name, tenant, f"{month:%Y-%m}", [day.header for day in days], leaves)
+    return bill_of(number, name, tenant, period, [day.header for day in days], leaves)
 
 
 def days_of(month: date) -> tuple[int, int]:

@@ -100,6 +100,8 @@ def test_a_tenant_verifies_its_bill_and_sees_no_other_tenant(make_queue: Maker, 
     assert counts(proven(queue, "bolt")) == {"01": 1, "03": 1} and counts(proven(queue, "nothing")) == {}
     (usage,) = queue.inspect.usage("path", "month", of=None, until=date(2026, 11, 4))[:1]
     assert (usage.name, usage.messages, usage.charged) == ("acme", 7, Weight(100, 7))
+    with pytest.raises(InvalidInput, match="no day of 0001-01 is closed"):
+        queue.inspect.bill("acme", date(1, 1, 1))
     with pytest.raises(InvalidInput, match="no day of 2026-12 is closed"):
         queue.inspect.bill("acme", date(2026, 12, 1))
     assert queue.check() == []

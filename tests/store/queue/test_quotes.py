@@ -257,6 +257,12 @@ def test_messages_of_their_own_lengths_and_weights(make_queue: Maker) -> None:
     assert (quote.blocks, quote.every, quote.added) == (1, 600.0, [])
 
 
+def test_blocks_that_would_come_at_once(make_queue: Maker) -> None:
+    for every, why in ((None, "not known how often"), (0, "cannot come every 0 s")):
+        with pytest.raises(InvalidInput, match=why):
+            make_queue().inspect.quote("acme", [b"x"], every=every)
+
+
 def test_a_queue_that_is_paused_never_finishes(make_queue: Maker) -> None:
     queue = make_queue(service_weight=LIMIT)
     queue.admin.pause("acme")

@@ -449,7 +449,8 @@ class Inspect:
         with foresight(self._session, Conditions(limit, seed=bytes(16), changes=changes)) as future:
             pace = future.pace(every)
             if not pace.every:
-                raise InvalidInput("it is not known how often blocks come: pass every, for example 10m (--every 10m)")
+                why = "it is not known how often blocks come" if every is None else "blocks cannot come every 0 s"
+                raise InvalidInput(f"{why}: pass every, for example 10m (--every 10m)")
             offer = Offer(future.config, name, None if weight is None else Weight.of(weight))
             if messages is not None:
                 offer.add(messages)
