@@ -391,6 +391,8 @@ class ClaimSettler:
         most = book.settings.most if self.mosts is None else self.mosts.get(book.origin)
         bounds = self.bounds.of(most)
         verdict = apply_outcome(self.working_set, book, page, item, outcome, planned, bounds)
+        used = ZERO if isinstance(outcome, Overweight) else getattr(outcome, "used", None) or planned
+        result.used = result.used.plus(used)
         if isinstance(outcome, Yield):
             self.left.add(book.origin)
         if verdict is None:
@@ -405,8 +407,6 @@ class ClaimSettler:
             done = isinstance(outcome, (Done, Transferred))
             result.processed += done
             result.failed += not done
-            used = (outcome.used if isinstance(outcome, Done) else None) or planned
-            result.used = result.used.plus(used)
             result.overrun = result.overrun.plus(Weight(max(used[0] - planned[0], 0), max(used[1] - planned[1], 0)))
             if isinstance(outcome, Done):
                 if outcome.used:

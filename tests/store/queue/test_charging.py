@@ -86,6 +86,20 @@ def test_each_attempt_that_counts_is_charged_and_untried_messages_are_not(make_q
     assert charged(queue) == {("acme", ""): Charge(Weight(70, 7), Weight(50, 5), 0, 3, 3, 5)}
 
 
+def test_the_result_of_a_block_and_of_a_service_in_place_counts_attempts_that_fail(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, ordered=False, service_weight=Weight(1000, 1000))
+    queue.enqueue_messages("acme", [b"1"] * 4)
+    outcomes: list[Any] = [Yield("busy"), BadFormat(), Done(used=Weight(25, 1)), Overweight(Weight(2000, 1))]
+    block = queue.blocks.plan()
+    report(queue, block, outcomes)
+    assert queue.blocks.settle(block).weight == Weight(10 + 10 + 25, 3) == charged(queue)["acme", ""].charged
+    queue.enqueue_message("birch", b"1")
+    queue.admin.pause("acme")
+    assert queue.service_queues(lambda delivery: Yield("busy")).weight == Weight(10, 1)
+    block = queue.blocks.plan()
+    assert queue.blocks.settle(block).weight == Weight(10, 1)
+
+
 def test_messages_behind_one_that_returned_are_refunded(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", weigher=TEN, max_attempts=1)
     queue.enqueue_messages("acme", [b"x"] * 4)
