@@ -90,7 +90,9 @@ class ForecastBlock(Schema):
     messages: int
     queues: int
     by_queue: list[ForecastShare]
+    #: The first queues that get nothing, and how many there are.
     left_out: list[ForecastShare]
+    left_out_queues: int
 
 
 class Forecast(Schema):
@@ -172,6 +174,7 @@ def _forecast_block(block: forecast.ForecastBlock) -> ForecastBlock:
     return ForecastBlock.of(
         block,
         queues=len(taken),
+        left_out_queues=len(skipped),
         by_queue=[ForecastShare.of(queue, share=queue.weight.part_of(total)) for queue in taken[:LISTED_AHEAD]],
         left_out=[ForecastShare.of(queue, share=0.0) for queue in skipped[:LISTED_AHEAD]],
     )

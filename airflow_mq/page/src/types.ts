@@ -279,6 +279,8 @@ export interface components {
             by_queue: components["schemas"]["ForecastShare"][];
             /** Left Out */
             left_out: components["schemas"]["ForecastShare"][];
+            /** Left Out Queues */
+            left_out_queues: number;
         };
         /**
          * ForecastShare

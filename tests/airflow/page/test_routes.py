@@ -168,6 +168,11 @@ def test_forecast_names_the_weight_of_a_message_that_no_block_carries(ask: Ask, 
     (block,) = ask("viewer", "POST", f"{of(ring)}/dry-run", json=body).json()["blocks"]
     (left,) = block["left_out"]
     assert (left["origin"], left["reason"], left["needs"]) == ("heavy", "limit", {"time": 900, "size": 1})
+    assert block["left_out_queues"] == 1
+    for number in range(220):
+        ring.enqueue_message(f"fair-{number}", b"x", weight=Weight(400, 1))
+    (block,) = ask("viewer", "POST", f"{of(ring)}/dry-run", json=body).json()["blocks"]
+    assert (len(block["left_out"]), block["left_out_queues"]) == (200, 220)
 
 
 def test_commands_quote_the_names_that_senders_chose(ask: Ask, ring: MessageQueue) -> None:

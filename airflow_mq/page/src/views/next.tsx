@@ -207,7 +207,7 @@ function LeftOut({ block }: { block: ForecastBlock }) {
   return (
     <details>
       <summary>
-        {many(block.left_out.length, "queue gets", "queues get")} nothing of the next block
+        {many(block.left_out_queues, "queue that the next block looks at gets", "queues that the next block looks at get")} nothing of it
       </summary>
       <ul>
         {block.left_out.map((one) => (
@@ -215,6 +215,7 @@ function LeftOut({ block }: { block: ForecastBlock }) {
             <strong>{one.origin}</strong>: {one.needs ? heavy(one.needs) : (LEFT_OUT[one.reason] ?? one.reason)}
           </li>
         ))}
+        {block.left_out_queues > block.left_out.length && <li>and {count(block.left_out_queues - block.left_out.length)} more</li>}
       </ul>
     </details>
   );
