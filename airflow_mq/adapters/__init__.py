@@ -112,7 +112,7 @@ class Received:
     repeated: int = 0
     #: Number of messages that can never be enqueued and were put aside.
     refused: int = 0
-    #: Number of messages that a full queue left at the source; one that is read in order stops at the first.
+    #: Number of messages that a full queue or ring left at the source; one that is read in order stops at the first.
     left: int = 0
 
     def __add__(self, other: Received) -> Received:
@@ -122,7 +122,7 @@ class Received:
         text = f"received {many(self.count, 'message')} of {self.size:,} bytes"
         text += f"; {self.repeated:,} had been received before" if self.repeated else ""
         text += f"; {self.refused:,} put aside" if self.refused else ""
-        return text + (f"; {self.left:,} left at the source, because a queue is full" if self.left else "")
+        return text + (f"; {self.left:,} left at the source, because a queue or the ring is full" if self.left else "")
 
 
 def receive(
@@ -170,7 +170,7 @@ def _take(
 ) -> Received:
     """Enqueue in order: an adapter that stops at a refused message has committed all before it and none after.
 
-    :param full: origins whose queues are full; none of their messages may pass the one that was refused
+    :param full: origins whose queues are full, or that a full ring does not take; none of their messages may pass the one that was refused
     """
     total, ready = Received(), []
     with ExitStack() as held:
@@ -232,14 +232,11 @@ def _enqueue_refused(
     adapter: Adapter, item: Arrived, message: Message, error: Exception, enqueue: Enqueue, full: set[str]
 ) -> Received:
     """Enqueue a message that the queue refused under a key of its content, or put it aside."""
-    if isinstance(error, QueueFull):
+    if isinstance(error, TooManyOrigins) and not isinstance(adapter, Skips):
+        raise error
+    if isinstance(error, (QueueFull, TooManyOrigins)):
         full.add(item.origin)
         return _leave(adapter, item, str(error))
-    if isinstance(error, TooManyOrigins):
-        if not isinstance(adapter, Skips):
-            raise error
-        _leave(adapter, item, str(error))
-        return Received()
     key = key_for(item.key, message_id(message.payload).hex())
     if isinstance(error, KeyConflict) and item.replaceable and message.key != key:
         log.info("%s has other content under the key of a message that is in the queue", ascii(item.place))

@@ -93,6 +93,8 @@ class Landing:
         self._of: dict[str, tuple[Found, bool]] = {}
         #: Files that are not read again: they were refused, are left for a later run, or cannot be moved.
         self._done: set[str] = set()
+        #: Origins of which the queue takes nothing in this run, so that their files need not be opened.
+        self._full: set[str] = set()
         #: Files that were read since the last complete listing.
         self._seen: set[Found] = set()
         self._moved = self._not_moved = 0
@@ -184,6 +186,7 @@ class Landing:
         """Leave a file for a later run."""
         found, _ = self._of.pop(arrived.key)
         self._done.add(found.path)
+        self._full.add(arrived.origin)
 
     def close(self) -> None:
         """Close a file that is being read by lines; no other file stays open between two calls."""
@@ -248,7 +251,7 @@ class Landing:
             else:
                 reading.is_done = True
                 data = None
-                if found.size <= INLINE:
+                if found.size <= INLINE and reading.origin not in self._full:
                     with self._content(found, 0, found.size) as file:
                         data = file.read()
                 yield self._arrived(reading, Line(0, 0, found.size, data), is_last=True)

@@ -57,7 +57,7 @@ def test_a_source_in_order_stops_at_a_full_queue_and_goes_on(
     source, seen = InOrder(messages), list[tuple[str, bytes]]()
     first = receive(queue, source)
     assert (first.count, first.left, source.committed) == (2, 4, 2) and not source.refused
-    assert "4 left at the source, because a queue is full" in str(first)
+    assert "4 left at the source, because a queue or the ring is full" in str(first)
     assert [record.getMessage()[:30] for record in caplog.records] == ["'2' is left for a later run: q"]
     assert receive(queue, source).count == 0
     for _ in range(3):
@@ -84,6 +84,26 @@ def test_a_folder_leaves_the_files_of_a_full_queue(queue: MessageQueue, tmp_path
         assert done.left == left and not done.refused
         seen += [len(data) for origin, data in drained(queue) if origin == "a"]
     assert seen == [6, 6, 2]
+
+
+@pytest.mark.parametrize("why", ["quota", "origins"])
+def test_a_folder_opens_few_files_of_a_full_queue_and_warns_once(
+    queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: str
+) -> None:
+    if why == "quota":
+        queue.admin.set_origin("a", quota=10)
+    else:
+        queue.admin.change_ring(max_origins=1)
+        queue.enqueue_message("b", b"x")
+    (tmp_path / "a").mkdir()
+    for number in range(12):
+        (tmp_path / "a" / str(number)).write_bytes(b"x" * 11)
+    source = LandingFolder(tmp_path, "{origin}/*", settle=0)
+    opened, open_ = [], source.place.open
+    monkeypatch.setattr(source.place, "open", lambda found: (opened.append(found), open_(found))[1])
+    assert receive(queue, source, batch=2).left == 12
+    assert len(opened) == 2 and len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
+    source.close()
 
 
 def test_a_folder_uploads_little_for_a_full_queue(
