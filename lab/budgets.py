@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_350),
-    "lines of store": Budget(8_947),
-    "lines of queue": Budget(11_720),
-    "lines of the engine": Budget(27_990, 19_500),
-    "lines of the command line": Budget(5_847),
-    "lines of the package": Budget(50_479, 38_000),
+    "lines of store": Budget(8_946),
+    "lines of queue": Budget(11_724),
+    "lines of the engine": Budget(27_993, 19_500),
+    "lines of the command line": Budget(5_851),
+    "lines of the package": Budget(50_489, 38_000),
     "lines of SQL without migrations": Budget(1_873, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),

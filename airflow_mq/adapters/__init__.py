@@ -170,7 +170,7 @@ def _take(
 ) -> Received:
     """Enqueue in order: an adapter that stops at a refused message has committed all before it and none after.
 
-    :param full: origins whose queues are full, or that a full ring does not take; none of their messages may pass the one that was refused
+    :param full: origins of which nothing is taken; none of their messages may pass the one that was refused
     """
     total, ready = Received(), []
     with ExitStack() as held:
