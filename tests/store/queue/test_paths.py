@@ -180,6 +180,21 @@ def test_explain_covers_groups(queue: MessageQueue) -> None:
     assert queue.inspect.explain("nobody", below=True).reason == "empty"
 
 
+def test_a_group_whose_messages_are_all_delayed_or_set_aside_is_not_empty(make_queue: Maker) -> None:
+    queue = make_queue(paths=True, service_weight=Weight(10, 10))
+    queue.enqueue_message("acme-other", b"x", not_before=3_600)
+    assert queue.inspect.explain("acme", below=True).reason == "empty"
+    queue.enqueue_message("acme/high", b"x", not_before=3_600, priority="high")
+    assert queue.inspect.explain("acme", below=True).origin == "acme/high"
+    queue.enqueue_message("acme/z", b"x", not_before=3_600)
+    assert queue.inspect.explain("acme", below=True).origin == "acme/z"
+    queue.enqueue_message("acme/b", b"x", weight=Weight(11, 1))
+    queue.service_queues(lambda delivery: None)
+    assert queue.inspect.explain("acme", below=True).reason == "set aside"
+    queue.enqueue_message("acme", b"x", not_before=3_600)
+    assert queue.inspect.explain("acme", below=True).origin == "acme"
+
+
 def test_dry_run_applies_the_share_of_a_group(queue: MessageQueue) -> None:
     send(queue, "acme/a", "acme/b", "birch", count=40)
     with untouched(queue):

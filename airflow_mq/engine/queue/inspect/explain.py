@@ -16,11 +16,11 @@ from ...rules.book import BACKOFF, BUDGET, IN_FLIGHT, PAUSED
 from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.config import RingConfig
 from ...rules.events import NOT_TRIED, Event, Fate
-from ...rules.groups import is_below, names_above
+from ...rules.groups import PAST_SEPARATOR, SEPARATOR, is_below, names_above
 from ...rules.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
 from ...rules.message import Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
-from ...rules.priority import REGULAR, book_name, books_of, check_priority, origin_of, priority_of
+from ...rules.priority import MARK, REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, BlockRow, settings_of
@@ -100,9 +100,14 @@ class Explainer:
 
 
 def _first_below(future: Foresight, group: str, ahead: int) -> str:
-    """Return the book of a group that a block services first, or else the first ready one."""
+    """Return the book of a group that a block services first, or else the first ready one, or one with messages."""
     ready = next((name for name in ready_books(future.working_set()) if is_below(origin_of(name), group)), None)
     if ready is None:
+        unit, ring = future.overlay.unit, future.session.ring_id
+        for first, past in ((group, group + MARK), (group + SEPARATOR, group + PAST_SEPARATOR)):
+            for mark in ("", MARK):
+                for name in unit.books.names(ring, "", mark + first, mark + past, 1, delayed=True):
+                    return name
         return group
     claims = (claim for block in future.blocks(ahead) for claim in block.claims if claim.messages)
     return next((claim.origin for claim in claims if is_below(claim.whose, group)), ready)
