@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     PROCESSOR,
     option("--service-weight TIME/SIZE", "the limit of a call (default: the ring's)", weight),
     option("--batch", "pass whole batches of one origin to the function"),
-    option("--drain", "repeat until nothing more can be processed"),
+    option("--drain", "repeat until a call processes nothing"),
     option("--follow", "repeat whenever messages are sent, until SIGTERM or Ctrl-C"),
     option("--slice-messages N", "commit after N messages (default: 20000)", positive),
     option("--slice-seconds S", "commit after S seconds (default: 1)", duration),
