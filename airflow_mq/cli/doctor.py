@@ -138,7 +138,7 @@ def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: 
         ("messages of {}", _failing(queue.ring, states), ""),
         ("budgets of {}", _budgets(queue), ""),
         ("bills of {}", _bills(queue), ""),
-        ("hold on {}", _hold(servicing), ""),
+        ("hold on {}", _hold(queue, servicing), ""),
         ("quotas of {}", _quotas(queue), ""),
     ):
         yield from _checked(check.format(queue.ring), found, fine)
@@ -327,7 +327,7 @@ def _quotas(queue: MessageQueue) -> Iterator[Finding]:
             )
 
 
-def _hold(servicing: Servicing) -> Iterator[Finding]:
+def _hold(queue: MessageQueue, servicing: Servicing) -> Iterator[Finding]:
     if servicing.held_until is None:
         return
     left, holder = (servicing.held_until - servicing.now).total_seconds(), servicing.holder
@@ -336,7 +336,8 @@ def _hold(servicing: Servicing) -> Iterator[Finding]:
         yield Finding(
             WRONG,
             f"{holder} holds the ring for another {span(left)}, longer than any service does",
-            "did the store's clock jump back? Look whether that process lives; nothing is serviced until then",
+            "did the store's clock jump back? If that process has ended, let others take the ring: "  # noqa: S608
+            f"UPDATE {queue.store.address.prefix}ring_state SET lease_until = 0 WHERE ring = {queue.session.ring_id}",
         )
     elif left > 0:
         yield Finding(NOTE, f"{holder} holds the ring", "other services wait for it; if it hangs, end that process")

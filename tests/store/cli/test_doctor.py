@@ -14,6 +14,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Yield
 from airflow_mq.cli import doctor
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store import grant, parse
 from tests.proofs.model.clock import SECOND, stopped_clock
 from tests.store.cli.conftest import Terminal
@@ -110,6 +111,11 @@ def test_who_holds_a_ring(mq: Terminal, queue: MessageQueue) -> None:
     set_lease = f"UPDATE {table} SET lease_holder = 'a ghost', lease_token = {blob}, lease_until = "
     queue.store.connection().execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
     assert "a ghost" in bad(mq)[0]["what"]
+    with MessageQueue(mq.uri, busy_timeout=0.1) as other, pytest.raises(Busy, match="a ghost"):
+        other.blocks.plan()
+    queue.store.connection().execute(bad(mq)[0]["do"].partition("let others take the ring: ")[2])
+    assert queue.blocks.plan()
+    queue.store.connection().execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
     queue.store.connection().execute(set_lease + "1")
     assert "a ghost stopped" in str(mq.json("doctor")["findings"])
 
