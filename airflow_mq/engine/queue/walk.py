@@ -71,6 +71,7 @@ def walk_ring(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: S
     if ladder.looks_only:
         for level in levels:
             level.look_further()
+        record_stops(ladder, ledger)
         return seed
     guaranteed: list[str] = []
     if order == "deficit":

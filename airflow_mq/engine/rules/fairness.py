@@ -405,7 +405,7 @@ class _Group:
             wants, leasts = group.demand()
             want = min(wants, _fine(group.promise.most))
             least = min(max(_fine(group.promise.least), leasts), want)
-            demands.append((wants, leasts))
+            demands.append((want, least))
             share = group.promise.share
             self.singles.append(_Kind(self, share, share, least, want, below=group, size=1))
         return sum(wants for wants, _ in demands), sum(leasts for _, leasts in demands)

@@ -88,7 +88,8 @@ def record_stops(ladder: Ladder, ledger: Ledger) -> None:
     for entry in ledger.entries.values():
         if entry.reason == "spent" and not ledger.at_most.isdisjoint((entry.origin, *groups_of(entry.origin))):
             entry.reason = MOST
-        if entry.reason in STOPPED or entry.origin in ladder.asked:
+        # An earlier walk may have recorded it.
+        if (entry.reason in STOPPED and entry.needs is None) or entry.origin in ladder.asked:
             book = ladder.working_set.book(entry.origin)
             # As its processor requested, else as predicted.
             needs = (ladder.asked.get(entry.origin) or ladder.front_of(book)) if book.is_ready else None

@@ -213,18 +213,33 @@ def _share_out(
 ) -> None:
     """Divide weight among the members of a group: the queues and groups below this path."""
     members = _members(wants, path)
-    own = {name: Promise() if path and not name.startswith(path) else promises.get(name, Promise()) for name in members}
+    own = {name: _own(name, path, promises) for name in members}
     wanted, least = {}, {}
     for name, below in members.items():
-        # The settings of a queue bound its demand already; a group's *most* bounds the demand of its members.
-        wanted[name] = min(sum(below.values()), own[name].most if list(below) != [name] else inf)
-        leasts = sum(min(promises.get(one, Promise()).least, want) for one, want in below.items() if one != name)
-        least[name] = min(max(own[name].least, leasts), wanted[name])
+        wanted[name], least[name] = _demand(name, below, own[name], promises)
     for name, parts in _fill(left, wanted, least, {name: promise.share for name, promise in own.items()}).items():
         if path is None or list(members[name]) == [name]:
             fair[name] = parts
         else:
             _share_out(parts, members[name], promises, fair, name + SEPARATOR)
+
+
+def _own(name: str, path: str | None, promises: Mapping[str, Promise]) -> Promise:
+    """Return the settings of a member; what is set under the name of its group is the group's."""
+    return Promise() if path and not name.startswith(path) else promises.get(name, Promise())
+
+
+def _demand(
+    name: str, below: Mapping[str, float], own: Promise, promises: Mapping[str, Promise]
+) -> tuple[float, float]:
+    """Return what a member wants, and its least: a group's bounds hold for what its members want together."""
+    if list(below) == [name]:
+        # The settings of a queue bound its demand already.
+        return below[name], min(own.least, below[name])
+    path = name + SEPARATOR
+    demands = [_demand(one, under, _own(one, path, promises), promises) for one, under in _members(below, path).items()]
+    wanted = min(sum(wants for wants, _ in demands), own.most)
+    return wanted, min(max(own.least, sum(least for _, least in demands)), wanted)
 
 
 def _members(wants: Mapping[str, float], path: str | None) -> dict[str, dict[str, float]]:

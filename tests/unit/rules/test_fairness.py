@@ -86,6 +86,9 @@ def test_paths_share_at_each_level() -> None:
     assert fair_shares(got, {"many": Promise(2)}, paths=True)["two"] == 90 / 4
     assert fair_shares(got, {"many": Promise(most=10)}, paths=True)["two"] == (90 - 10) / 2
     assert fair_shares(got, {}) == dict.fromkeys(names, 9)
+    nested = Round({"a/b/x": 9, "c": 81}, frozenset("c"), frozenset(["a/b/x", "c"]))
+    assert fair_shares(nested, {"a/b": Promise(most=9)}, paths=True) == {"a/b/x": 9, "c": 81}
+    assert fair_shares(nested, {"a/b": Promise(least=72)}, paths=True) == {"a/b/x": 72 + 9, "c": 9}
     # The queue that bears the name of its group is a member of it; what is set under that name is the group's.
     assert fair_shares(a_round("", **{"a": 10, "a/x": 10}), {"a": Promise(5)}, paths=True) == {"a": 10, "a/x": 10}
     both = Round({"a": 0, "a/x": 0, "b": 80}, frozenset("b"), frozenset(["a", "a/x", "b"]))
