@@ -254,3 +254,23 @@ def test_requeue_in_a_ring_without_service_weight_uses_the_limits_of_blocks(make
     assert "more than the 1 min" in queue.set_aside.requeue(address).stayed[0].why
     run_block(queue, RING, "DAG 'orders-0', task 'block.plan'")
     assert len(queue.set_aside.requeue(address).moved) == 1
+
+
+def test_queues_that_only_a_further_look_reaches_are_recorded_as_others(make_queue: Maker) -> None:
+    limit = Weight(100, 1 << 20)
+    queue = make_queue(service_weight=RING)
+    queue.admin.set_origin("bounded", most=Weight(20, 1 << 20))
+    heavy = [(f"heavy-{at:03}", b"x") for at in range(600)]
+    queue.enqueue_messages(heavy[:300], weight=Weight(500, 1))
+    queue.enqueue_messages("bounded", [b"x"] * 3, weight=Weight(10, 1))
+    queue.enqueue_message("behind", b"x", weight=Weight(10, 1))
+    queue.enqueue_message("behind", b"x", weight=Weight(500, 1))
+    queue.enqueue_messages(heavy[300:], weight=Weight(500, 1))
+
+    block = queue.blocks.plan(limit=limit)
+
+    assert set(block.origins) == {"bounded", "behind"}
+    (page,) = queue.inspect.ledger()
+    entries = {entry.origin: (entry.reason, entry.needs) for entry in page.entries}
+    assert entries["bounded"] == ("most", None)
+    assert entries["behind"] == ("limit", Weight(500, 1))
