@@ -789,3 +789,24 @@ def test_service_queues_refuses_an_unknown_function(queue: MessageQueue, run: Ru
     operator = ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor="tests.airflow.functions:missing")
     with pytest.raises(AirflowFailException, match="cannot load function"):
         run.execute(operator)
+
+
+def test_the_last_plan_for_unrouted_origins_pauses_them_as_well(queue: MessageQueue, run: Run) -> None:
+    fill(queue, {f"zebra-{number}": [b"?"] for number in range(6)})
+
+    assert run.plan(limit=[2, 1 << 20]) == []
+
+    block = queue.blocks.get(run.xcoms["plan", "block"]["token"])
+    assert {*block.origins} <= {pause.origin for pause in queue.admin.paused()}
+    assert run.settle()["returned"] == len(block.origins) > 0
+
+
+def test_an_exchange_that_cannot_be_opened_does_not_fail_a_settled_block(sqlite_queue: MessageQueue, run: Run) -> None:
+    from airflow.sdk import ObjectStoragePath
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan()
+    run.process(0)
+
+    assert run.settle(exchange=ObjectStoragePath("s3://gone@bucket/queues"))["processed"] == 1
+    assert run.xcoms["settle", "settled"]["processed"] == 1

@@ -267,6 +267,7 @@ def _with_tariff(config: RingConfig) -> RingConfig:
 #: Readers of settings by name.
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "share": lambda _, value: checked_share(value),
+    "ordered": lambda _, value: checked_ordered(value),
     **dict.fromkeys(("least", "most"), lambda _, value: Weight.of(value)),
     **dict.fromkeys(RATES, rate_of),
     **dict.fromkeys(BURSTS, burst_of),
@@ -276,7 +277,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 
 def read_setting(name: str, value: Any) -> Any:
     """Return a caller's value of a setting of an origin, which may be text as in a command, or raise `InvalidInput`."""
-    return _READERS[name](name, value) if name in _READERS else value
+    return _READERS[name](name, value)
 
 
 def checked_share(share: object) -> int:
@@ -284,6 +285,13 @@ def checked_share(share: object) -> int:
     if type(share) is not int or not 1 <= share <= 1 << 20:
         raise ConfigRefused(f"a share is a whole number from 1 to {1 << 20}, not {share!r}")
     return share
+
+
+def checked_ordered(value: object) -> bool:
+    """Return whether a queue is ordered, or raise `ConfigRefused`."""
+    if type(value) is not bool:
+        raise ConfigRefused(f"ordered is True or False, not {value!r:.80}")
+    return value
 
 
 def checked_quota(value: object) -> int:

@@ -54,7 +54,7 @@ def _execute(
             if session.listeners:
                 working_set.loader.inboxes.cut_everything()
             book, page = rules.find_set_aside(working_set, address)
-            refuse_claimed_by_hand(unit, session.ring_id, address)
+            refuse_claimed_by_hand(unit, session.ring_id, [address])
             outcome = _run(session, working_set, processor, address, page, meter)
             book, page = rules.find_set_aside(working_set, address)
             working_set.spend(working_set.buckets_of(book), meter.consumed)

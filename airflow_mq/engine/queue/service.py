@@ -15,7 +15,7 @@ from functools import partial
 from threading import Event
 from typing import TypedDict
 
-from ..rules.book import IN_FLIGHT, Book
+from ..rules.book import IN_FLIGHT, SKIPS, Book
 from ..rules.claims import OneByOne, Scales
 from ..rules.errors import (
     Busy,
@@ -108,6 +108,8 @@ class Service:
         #: The ledger of this part, and the queue that is being serviced.
         self.ledger = Ledger()
         self.current: str | None = None
+        #: Whether no earlier part of the call visited a queue.
+        self.is_first = True
         #: Whether this part held the ring.
         self.has_begun = False
         #: Whether each attempt is counted before it begins, because the service before this one died.
@@ -116,11 +118,6 @@ class Service:
         self.at_rest = False
         #: Messages that were tried in this slice.
         self.tried, self._slice_began = 0, time.monotonic()
-
-    @property
-    def is_first(self) -> bool:
-        """Whether no earlier part of the call serviced a queue."""
-        return not self.result.origins
 
     def run(self) -> Serviced:
         """Service the ready queues; return the result of all parts."""
@@ -186,7 +183,8 @@ class Service:
             ladder = self._ladder()
             walks.walk(ladder, self.working_set, self._took)
         self.ledger.head = {"server": self.server}
-        self.result.origins += len(self.ledger.entries)
+        self.is_first = self.is_first and not self.ledger.entries
+        self.result.origins += sum(entry.reason not in SKIPS for entry in self.ledger.entries.values())
         warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
         return ladder
 

@@ -16,7 +16,7 @@ from ...words import many
 from ..rules import overweight as rules
 from ..rules.changes import Aside
 from ..rules.claims import Scales
-from ..rules.errors import InFlight, InvalidInput, NoMessage, QueuePaused, Refused
+from ..rules.errors import InFlight, InvalidInput, QueuePaused, Refused
 from ..rules.events import Fate, decided
 from ..rules.filters import FILTERS, Filters, Selection, checked, least_age
 from ..rules.judging import ATTEMPTS, SIZE, SWEPT
@@ -30,7 +30,7 @@ from ..store.rows import LATEST
 from ..store.set_aside import AsideRow
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
-from .blocks.blocks import refuse_claimed_by_hand
+from .blocks.blocks import claimed_by_hand, refuse_claimed_by_hand
 from .servers import servers_of
 from .session import RingSession, limit_of
 from .values import SetAside, moment
@@ -301,8 +301,8 @@ class SetAsides:
             _prefetch(working_set, chosen)
             known, actor = _known(unit, working_set, chosen), self.session.actor
             how = {"weigh": weigh, "forget_attempts": forget_attempts}
+            refuse_claimed_by_hand(unit, self.ring_id, chosen)
             for address in chosen:
-                refuse_claimed_by_hand(unit, self.ring_id, address)
                 aside = known.get(address)
                 result.add(rules.judge_again(working_set, address, aside, limits(address), actor, why, **how))
         return result
@@ -356,8 +356,8 @@ class SetAsides:
         _check_why(why)
         with self.session.hold.transaction() as (unit, working_set):
             working_set.loader.pages.fetch((address.book, address.page) for address in chosen)
+            refuse_claimed_by_hand(unit, self.ring_id, chosen)
             for address in chosen:
-                refuse_claimed_by_hand(unit, self.ring_id, address)
                 rules.discard(working_set, address, decided(why, self.session.actor))
         return len(chosen)
 
@@ -387,13 +387,15 @@ class SetAsides:
     def cull(self, why: str = "more stale pages than the ring keeps") -> int:
         """Delete all pages that are old enough to be culled, with their messages; return the number of pages."""
         check_text(why, "a reason")
-        reaped, origin, page = 0, "", 0
+        reaped, origin, page, most = 0, "", 0, self.session.config.max_stale
         while True:
-            with self.store.loose() as unit:
+            with self.session.snapshot() as (unit, working_set):
                 rows = unit.pages.with_set_aside(self.ring_id, origin, page, AT_ONCE)
+                working_set.loader.load_books([row.origin for row in rows])
+                stale = [row for row in rows if row.page < rules.watermark(working_set.book(row.origin), most)]
             if not rows:
                 return reaped
-            for row in rows:
+            for row in stale:
                 try:
                     with self.session.hold.transaction() as (unit, working_set):
                         refuse_claimed_page(unit, self.ring_id, row.origin, row.page)
@@ -445,14 +447,17 @@ class SetAsides:
             with self.session.hold.transaction() as (unit, working_set):
                 chosen = [message for message in found if with_swept or message.reason != SWEPT]
                 left_out.swept += len(found) - len(chosen)
-                _prefetch(working_set, [message.address for message in chosen])
+                addresses = [message.address for message in chosen]
+                _prefetch(working_set, addresses)
+                held = claimed_by_hand(unit, self.ring_id, addresses)
                 for message in chosen:
                     try:
-                        refuse_claimed_by_hand(unit, self.ring_id, message.address)
+                        if message.address in held:
+                            raise held[message.address]
                         act(working_set, message)
                     except (QueuePaused, InFlight) as refusal:
                         refused.append((message.address, refusal))
-                    except (NoMessage, Refused):
+                    except Refused:
                         # Another decision about the message came first.
                         left_out.gone += 1
             yield from refused

@@ -330,7 +330,7 @@ class Serviced(Tally):
     origins: int = 0
 
     def plus(self, other: Serviced) -> Serviced:
-        """Return the results of two services as one."""
+        """Return the results of two services as one. Their queues may be the same: the larger number counts."""
         total = replace(self, weight=self.weight.plus(other.weight), origins=max(self.origins, other.origins))
         total.add_counts(other)
         return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 SHARE_BELOW, PATIENCE = 10_000, 60.0
 #: Plans that a task makes while its claims hold nothing but origins without a processor.
 PLANS = 3
-#: Reason of the pause of an origin without a processor, with the task that paused it, and its length in seconds. Each
-#: plan renews its pauses, and resumes those whose rule has changed; a pause of a DAG that is deleted expires.
+#: Reason of the pause of an origin without a processor, with the task that paused it. Each plan renews its pauses for
+#: a day, and resumes those whose rule has changed; a pause of a DAG that is deleted expires.
 UNROUTED_PAUSE = "no processor of {} takes this origin"
 _UNROUTED = re.compile(UNROUTED_PAUSE.format("(?P<owner>.+)"))
 
@@ -95,18 +96,17 @@ class PlanBlockOperator(QueueOperator):
             return self._parts(queue, processors, block)
 
     def _plan(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
-        block: Block | None = None
-        for _ in range(PLANS):
+        for again in itertools.count(1):
             block = self._plan_patiently(queue, processors, key)
             unrouted = processors.unrouted_of(block.origins) if block else []
             if block is None or not unrouted:
                 return block
             self._treat_unrouted(queue, processors, block, unrouted)
-            if len(unrouted) < len(block.origins):
+            if len(unrouted) < len(block.origins) or again == PLANS:
                 # The others are processed; messages of unrouted origins go back when the block settles.
-                return block
+                break
             queue.blocks.release(block)
-        return block and self._plan_patiently(queue, processors, key)
+        return block
 
     def _plan_patiently(self, queue: MessageQueue, processors: Processors, key: str) -> Block | None:
         origins = processors.patterns if processors.unrouted == "skip" else None

@@ -90,7 +90,7 @@ class SettleBlockOperator(QueueOperator):
                 summary = self._settle(queue, context, planned)
             finally:
                 if self.exchange:
-                    self._sweep_folders(queue, exchange_at(self.exchange))
+                    self._sweep_folders(queue, self.exchange)
             if summary is not None and self.outlet is not None and self._finds_more(queue, context, summary):
                 self._call_next(context, self.outlet)
         context["ti"].xcom_push(key=SETTLED, value=summary)
@@ -181,12 +181,12 @@ class SettleBlockOperator(QueueOperator):
         context["outlet_events"][self._alias].add(outlet, extra={ROUND: number})
         self.log.info("Emitted %s: the next block finds messages.", outlet.name)
 
-    def _sweep_folders(self, queue: MessageQueue, path: str) -> None:
+    def _sweep_folders(self, queue: MessageQueue, path: str | ObjectStoragePath) -> None:
         """Delete the folders of this block and of earlier ones that ended without a task that settled them."""
         from airflow_mq.spark.exchange import sweep
 
         try:
-            sweep(queue, path)
+            sweep(queue, exchange_at(path))
         except Exception as error:
             self.log.warning("Could not delete folders of ended blocks below %s (%s).", path, type(error).__name__)
 

@@ -18,6 +18,7 @@ from airflow_mq import (
     Weight,
     Yield,
 )
+from airflow_mq.engine.queue.holding import Hold
 from airflow_mq.engine.rules.errors import (
     AlreadyProcessed,
     ConfigRefused,
@@ -28,6 +29,7 @@ from airflow_mq.engine.rules.errors import (
     QueuePaused,
 )
 from airflow_mq.engine.rules.message import message_id
+from airflow_mq.engine.store.blocks import Blocks
 from tests.proofs.model.clock import Clock
 from tests.store.queue.conftest import Maker, logged_events, serve
 
@@ -492,3 +494,47 @@ def test_check_reports_a_missing_set_aside_row(queue: MessageQueue, heavy: Addre
     assert "its limit is not recorded" in str(violation)
     queue.set_aside.discard(heavy, "found by the check")
     assert queue.check() == []
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[str]:
+    """Note each call of a method."""
+    calls, method = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args, **more: calls.append(name) or method(*args, **more))
+    return calls
+
+
+def test_decisions_about_many_messages_read_claims_once_for_each_transaction(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue(order="rotation")
+    queue.enqueue_messages("acme", [b"x"] * 30, weight=HEAVY)
+    serve(queue)
+    calls = counted(monkeypatch, Blocks, "claims_on")
+    addresses = [one.address for one in queue.set_aside.list(limit=30)]
+    assert queue.set_aside.discard(addresses[:5], "a test") == 5
+    assert len(queue.set_aside.requeue(addresses[5:10]).stayed) == 5
+    assert queue.set_aside.discard_all("a test", origin="acme") == 25
+    assert len(calls) <= 6
+
+
+def test_a_message_that_a_block_executes_stays_and_the_others_go(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation")
+    queue.enqueue_messages("acme", [b"x"] * 3, weight=HEAVY)
+    serve(queue)
+    held = queue.set_aside.list()[1].address
+    block = queue.blocks.plan_overweight(held, Weight(1 << 40, 1 << 40))
+    for decide in (queue.set_aside.requeue, lambda one: queue.set_aside.discard(one, "a test")):
+        with pytest.raises(InFlight, match="is being executed"):
+            decide(held)
+    assert queue.set_aside.discard_all("a test", origin="acme") == 2
+    queue.blocks.settle(block)
+    assert [one.address for one in queue.set_aside.list()] == [held]
+
+
+def test_culling_holds_the_ring_for_no_page_that_is_kept(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = make_queue(order="rotation", heap_size=10, max_stale=5)
+    queue.enqueue_messages("acme", [b"abcd"] * 5, weight=HEAVY)
+    serve(queue)
+    calls = counted(monkeypatch, Hold, "transaction")
+    assert queue.set_aside.cull() == 0
+    assert calls == []

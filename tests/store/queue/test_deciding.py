@@ -355,7 +355,10 @@ def test_least_applies_far_into_the_ring(make_queue: Maker) -> None:
     queue.blocks.release(block)
 
 
-@pytest.mark.parametrize("settings", [{"share": 0}, {"share": 1.5}, {"share": True}, {"least": (1,)}, {"most": "x"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"share": 0}, {"share": 1.5}, {"share": True}, {"least": (1,)}, {"most": "x"}, {"ordered": "no"}, {"ordered": 0}],
+)
 def test_invalid_origin_settings_are_rejected(queue: MessageQueue, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         queue.admin.set_origin("acme", **settings)

@@ -524,3 +524,12 @@ def test_a_processor_that_sends_to_its_own_queue_ends_with_the_limit(
     assert served.processed == 150
     assert [message.payload for message in queue.inspect.peek("acme")] == [b"150"]
     assert len(looks) > 64 and max(looks) <= MOST_AHEAD
+
+
+def test_a_service_counts_no_queue_that_it_skipped(queue: MessageQueue) -> None:
+    for origin in ("a", "b", "c"):
+        queue.enqueue_message(origin, b"x")
+    queue.admin.pause("a")
+    queue.admin.pause("b")
+    result = queue.service_queues(lambda delivery: None)
+    assert (result.processed, result.origins) == (1, 1)

@@ -239,7 +239,7 @@ class Blocks:
             if known is not None:
                 return self._block(*known)
             book, page = find_set_aside(working_set, address)
-            refuse_claimed_by_hand(unit, self.ring_id, address)
+            refuse_claimed_by_hand(unit, self.ring_id, [address])
             weight = Scales(working_set).weight(address.book, page, address.index)
             claim = Claim(
                 address.book, [ClaimRun(address.page, address.index, 1)], weight, working_set.is_ordered(book)
@@ -296,11 +296,22 @@ class Blocks:
             yield from found
 
 
-def refuse_claimed_by_hand(unit: Unit, ring: int, address: Address) -> None:
-    """Raise `InFlight` if a block executes this set-aside message."""
-    for row in unit.blocks.claims_on(ring, [address.book]):
-        if row.claim.run_of(address):
-            raise InFlight(f"message {address} is being executed by a block; wait until it ends")
+def claimed_by_hand(unit: Unit, ring: int, addresses: Sequence[Address]) -> dict[Address, InFlight]:
+    """Return refusals of those of these set-aside messages that blocks execute."""
+    claims: dict[str, list[Claim]] = {}
+    for row in unit.blocks.claims_on(ring, list(dict.fromkeys(address.book for address in addresses))):
+        claims.setdefault(row.claim.origin, []).append(row.claim)
+    return {
+        address: InFlight(f"message {address} is being executed by a block; wait until it ends")
+        for address in addresses
+        if any(claim.run_of(address) for claim in claims.get(address.book, ()))
+    }
+
+
+def refuse_claimed_by_hand(unit: Unit, ring: int, addresses: Sequence[Address]) -> None:
+    """Raise `InFlight` if a block executes one of these set-aside messages."""
+    for error in claimed_by_hand(unit, ring, addresses).values():
+        raise error
 
 
 def _stretches(run: ClaimRun) -> Iterator[range]:
