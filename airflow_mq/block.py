@@ -55,7 +55,7 @@ def block(
     :param processors: the rules that route origins to processors: `Processors`, several of `Processor`, or their file
     :param mq_conn_id: id of a connection of type `airflow_mq`; `airflow_mq_default` (templated)
     :param ring: name of the ring; the connection's (templated)
-    :param limit: what the block may cost, `[time, size]`; the ring's service weight (templated)
+    :param limit: what the block may cost, `10m/1GiB` or `[milliseconds, bytes]`; the ring's service weight (templated)
     :param spark_conn_id: id of the Spark connection, which processors in place do not use; `spark_default` (templated)
     :param lease: seconds after which the block may be released unless a job renews it; the ring's (templated)
     :param share_below: processors with fewer messages than this share a Spark job; 10,000 (templated)

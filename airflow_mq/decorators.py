@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class MessageProcessorOperator(Servicing, DecoratedOperator):
     """Call a function for each message.
 
-    :param limit: what the call may cost, `[time, size]`; the ring's service weight if left out (templated)
+    :param limit: `10m/1GiB` or `[milliseconds, bytes]`; the ring's service weight if left out (templated)
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring; the connection's if left out (templated)
     :param processors: with `part`, the rules that the plan was made with

@@ -28,6 +28,8 @@ class _RingSensor(BaseSensorOperator):
     template_fields: Sequence[str] = ("mq_conn_id", "ring")
     ui_color = "#e8f0e4"
     _trigger: type[QueueReadyTrigger] | type[SetAsideTrigger]
+    #: What it waits for, as a log names it.
+    _awaits: str
 
     def __init__(
         self,
@@ -42,10 +44,14 @@ class _RingSensor(BaseSensorOperator):
         self.mq_conn_id = mq_conn_id
         self.ring = ring
         self.deferrable = deferrable
+        self._is_logged = False
 
     def found(self) -> dict[str, object] | None:
         """Return the event of the sensor's trigger, or None."""
         with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
+            if not self._is_logged:
+                self.log.info("Waiting for %s, in ring %r of %s.", self._awaits, queue.ring, queue.store.address.safe)
+                self._is_logged = True
             return self._trigger(self.mq_conn_id, self.ring).news(read_ring(queue), None)
 
     def poke(self, context: Context) -> PokeReturnValue:
@@ -76,9 +82,11 @@ class QueueReadySensor(_RingSensor):
     """Wait until a block would find something to do. Returns the ring and its first ready origins."""
 
     _trigger = QueueReadyTrigger
+    _awaits = "messages of queues that are not paused and have budget left (reasons: `airflow-mq explain ORIGIN`)"
 
 
 class SetAsideSensor(_RingSensor):
     """Wait for set-aside messages. Returns the ring and their number, at most 1,000."""
 
     _trigger = SetAsideTrigger
+    _awaits = "a message that is set aside"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..engine.rules.book import DEFAULT_SETTINGS
 from ..engine.rules.budget import BURSTS, RATES, amount_text, burst_of, rate_of
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.groups import paths_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ..engine.queue.values import Paused
 
 HOW_TO_BEGIN = "nothing waits here; send a message: airflow-mq enqueue acme 'an order'"
-_SETTINGS = ("share", "least", "most", "ordered", "rate", "rate_bytes", "burst", "burst_bytes", "quota")
+_SETTINGS = tuple(vars(DEFAULT_SETTINGS))
 
 #: The orders of a list of queues.
 SORTS = ("turn", "name", "backlog", "oldest")
@@ -223,9 +224,8 @@ def set_origin(session: Session, args: Namespace) -> None:
     unset = set(_SETTINGS if "all" in (args.unset or ()) else args.unset or ())
     given = {name for name, value in settings.items() if value is not None}
     if not given and not unset:
-        raise UsageError(
-            "no setting: expected --share, --least, --most, --ordered, --rate, --burst, --quota or --unset"
-        )
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in _SETTINGS)
+        raise UsageError(f"no setting: expected {flags} or --unset")
     if both := unset & given:
         raise UsageError(f"{min(both)} is both set and unset: specify one of them")
     with session.queue() as queue:

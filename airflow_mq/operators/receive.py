@@ -33,7 +33,7 @@ class ReceiveMessagesOperator(QueueOperator):
     :param adapter: makes the source when the task runs: an object with the methods of `airflow_mq.adapters.Adapter`
     :param most: stop after about this many messages (templated)
     :param batch: messages that are enqueued in one transaction
-    :param weight: predicted cost of each message, `[time, size]` (templated)
+    :param weight: predicted cost of each message, `10m/1GiB` or `[milliseconds, bytes]` (templated)
     :param priority: `high` messages are serviced before `regular` ones (templated)
     :param fail_on_refused: fail at the end if the source held something that can never be a message
     """

@@ -50,7 +50,7 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
     `ProcessMessagesOperator`.
 
     :param address: address of the message, `ORIGIN:PAGE:INDEX` (templated)
-    :param limit: what it may cost, such as `1.5h/4GiB` or `[time, size]`; unlimited if left out, refused if it renders
+    :param limit: what it may cost, `1.5h/4GiB` or `[milliseconds, bytes]`; unlimited if left out, refused if it renders
         to nothing (templated)
     :param processors: the rules that route origins to processors
     :param processor: name of the processor; the one that takes the message's origin if left out (templated)
@@ -225,7 +225,7 @@ class RequeueSetAsideOperator(_DecisionOperator):
 
     :param all: leave out filters that are empty, instead of choosing nothing; without filters, all messages but those
         that were swept
-    :param limit: what a block may cost, `[time, size]`, in a ring without a service weight (templated)
+    :param limit: of a block, `10m/1GiB` or `[milliseconds, bytes]`, in a ring without a service weight (templated)
     :param weigh: ask the ring's weigher again, instead of using the weight for which they were set aside
     :param forget_attempts: reset the count of attempts, as `error` does: messages tried too often go back as well
     """

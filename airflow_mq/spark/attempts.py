@@ -26,7 +26,7 @@ from ..engine.rules.outcome import DONE, Outcome, Yield, check_outcome
 from ..processors import Processor
 from .child import Call, ChildDied, ChildFailed, Outcomes
 from .items import Place, batch_of, batches_of, groups_of, neighbours_of, place_of
-from .terms import Terms
+from .terms import JobTerms
 
 log = logging.getLogger("airflow_mq.spark")
 
@@ -82,7 +82,7 @@ class Attempts:
     #: Whether one call may receive messages of several queues.
     mixes = False
 
-    def __init__(self, function: Function, terms: Terms) -> None:
+    def __init__(self, function: Function, terms: JobTerms) -> None:
         self.function: Any = function
         self.terms = terms
         #: Ordered books in which a message returned. Nothing behind it is tried.
@@ -117,7 +117,7 @@ class Attempts:
         return [message for message in tried if place_of(message) not in answered] if answered else tried
 
 
-def attempts_of(processor: Processor, function: Function, terms: Terms) -> Attempts:
+def attempts_of(processor: Processor, function: Function, terms: JobTerms) -> Attempts:
     """Return the attempts that fit a processor's function."""
     codec = load_codec(processor.codec) if processor.codec else None
     if isinstance(function, BatchProcessor):
@@ -130,7 +130,7 @@ def attempts_of(processor: Processor, function: Function, terms: Terms) -> Attem
 class MessageAttempts(Attempts):
     """Attempts one by one; the function is called by its signature, with the value of a codec as its payload."""
 
-    def __init__(self, function: Function, terms: Terms, codec: Codec[Any] | None = None) -> None:
+    def __init__(self, function: Function, terms: JobTerms, codec: Codec[Any] | None = None) -> None:
         super().__init__(function, terms)
         self.process = traced(processor_of(self.function) if codec is None else decoding(codec, self.function))
 
@@ -238,7 +238,7 @@ class ArrowAttempts(GroupAttempts):
                     yield message, self.checked(outcome)
 
 
-def _failed(message: Delivery, error: BaseException, terms: Terms) -> Yield:
+def _failed(message: Delivery, error: BaseException, terms: JobTerms) -> Yield:
     # The text of a child's error is safe to store already.
     shown = error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
     log.error("the processor failed on %s; the message is kept", visible(str(message.address)), exc_info=shown)

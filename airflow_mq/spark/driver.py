@@ -15,7 +15,7 @@ from .arguments import Arguments, print_line
 from .lease import BlockLease
 from .share import Channel, Reported, Task, check_function, run_share
 from .store_side import StoreChannel, live_block, tasks_of, terms_of
-from .terms import Terms
+from .terms import JobTerms
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -112,7 +112,7 @@ class Spark(ABC):
     def stop(self) -> None:
         """End the session, and no server."""
 
-    def run(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Reported:
+    def run(self, channel: Channel, tasks: Sequence[Task], terms: JobTerms, again: bool) -> Reported:
         """Try all messages; if a process dies, continue carefully with those that have no outcome yet."""
         frames = [task for task in tasks if task.processor.shape == "dataframe"]
         plain = [task for task in tasks if task.processor.shape != "dataframe"]
@@ -123,7 +123,7 @@ class Spark(ABC):
             total.add(run_frames(self.session, channel, frames, terms, self.part))
         return total
 
-    def _run_plain(self, channel: Channel, tasks: Sequence[Task], terms: Terms, again: bool) -> Reported:
+    def _run_plain(self, channel: Channel, tasks: Sequence[Task], terms: JobTerms, again: bool) -> Reported:
         try:
             return Reported.sum_of(self.scatter(tasks, Executor(channel, terms, again, False)))
         except Exception as error:
@@ -247,7 +247,7 @@ def _quietly(what: str, act: Callable[[], object]) -> None:
 class Executor:
     """Work of an executor, shipped there as code, with its access to the messages."""
 
-    def __init__(self, channel: Channel, terms: Terms, again: bool, careful: bool) -> None:
+    def __init__(self, channel: Channel, terms: JobTerms, again: bool, careful: bool) -> None:
         self.channel, self.terms, self.again, self.careful = channel, terms, again, careful
 
     def __call__(self, tasks: Iterable[Task]) -> Iterator[Reported]:

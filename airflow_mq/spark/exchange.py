@@ -51,7 +51,7 @@ from .reports import chunked, patiently
 from .share import Reported, Task, left_of
 from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
 from .tables import MESSAGES, tables_of
-from .terms import Terms
+from .terms import JobTerms
 
 #: Files of messages for each processor of a part: the number of tasks that run at once.
 FILES = 16
@@ -229,7 +229,7 @@ def _read(queue: MessageQueue, token: str, share: Sequence[Claim]) -> Iterator[B
 
 
 def _write_messages(
-    folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms
+    folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: JobTerms
 ) -> None:
     """Write the messages of a share that have none of these outcomes."""
     left = left_of(batches, answered, terms, Reported())
@@ -285,7 +285,7 @@ class FolderChannel:
         except StoreCorrupt as error:
             raise InvalidInput(f"invalid manifest in {self.path} ({error}): hand the part over again") from None
 
-    def terms(self) -> Terms:
+    def terms(self) -> JobTerms:
         """Return the terms of the block."""
         with self.manifest() as manifest:
             terms = manifest["manner"]
@@ -296,7 +296,7 @@ class FolderChannel:
                 "exceptions": frozenset(terms["exceptions"]),
                 "largest_of": {origin: Weight(*weight) for origin, weight in largest_of.items()},
             }
-            return Terms(**{**terms, **read})
+            return JobTerms(**{**terms, **read})
 
     def tasks(self, processors: Processors) -> list[Task]:
         """Return a task for each file of messages."""

@@ -20,7 +20,7 @@ from .output import writing_for
 from .reports import Reporter, chunked, flushed
 from .share import Channel, Reported, Side, Task, load_function, noting_refusal
 from .tables import MESSAGES_DDL, answers_in, tables_of
-from .terms import Terms
+from .terms import JobTerms
 
 log = logging.getLogger("airflow_mq.spark")
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     FrameFunction = Callable[[DataFrame], DataFrame | None]
 
 
-def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], terms: Terms, part: Part) -> Reported:
+def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], terms: JobTerms, part: Part) -> Reported:
     """Call each processor with its messages as one DataFrame, and report the outcomes that it returns.
 
     When a part is repeated, the processor receives all its messages again, also those with an outcome, so that its
@@ -78,7 +78,7 @@ def _run_frame(session: SparkSession, name: str, function: FrameFunction, shares
 class Shares:
     """Shares of one processor; Spark ships it to executors, one number of a share to each partition."""
 
-    def __init__(self, channel: Channel, shares: Sequence[object], terms: Terms) -> None:
+    def __init__(self, channel: Channel, shares: Sequence[object], terms: JobTerms) -> None:
         self.channel, self.shares, self.terms = channel, shares, terms
         #: The number of this attempt; larger than that of every attempt before.
         self.epoch = 0

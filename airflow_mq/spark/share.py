@@ -21,7 +21,7 @@ from .attempts import Attempts, Function, MessageAttempts, Stopwatch, attempts_o
 from .child import in_child
 from .items import messages_of, neighbours_of, place_of, stretches_of
 from .reports import Reporter, flushed
-from .terms import Terms
+from .terms import JobTerms
 
 
 class Side(Protocol):
@@ -128,7 +128,7 @@ def check_function(processor: Processor) -> None:
 def run_share(
     processor: Processor,
     side: Side,
-    terms: Terms,
+    terms: JobTerms,
     *,
     careful: bool = False,
     again: bool = False,
@@ -188,7 +188,7 @@ def noting_refusal(tally: Reported) -> Iterator[None]:
 
 
 def left_of(
-    batches: Iterable[Batch], answered: Mapping[str, Answers], terms: Terms, tally: Reported
+    batches: Iterable[Batch], answered: Mapping[str, Answers], terms: JobTerms, tally: Reported
 ) -> Iterator[Delivery]:
     """Yield the messages that have no outcome and are not behind one that stops their origin."""
     stopped: set[str] = set()

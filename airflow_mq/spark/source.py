@@ -60,7 +60,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.block import Block
 from ..engine.queue.sending.repeats import DIGEST, RepeatedSender, SentRow
-from ..engine.queue.sending.sender import Sender, Terms
+from ..engine.queue.sending.sender import Sender, SendTerms
 from ..engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..engine.rules.message import Message, read_number
 from ..engine.rules.priority import REGULAR, check_priority
@@ -262,7 +262,7 @@ class QueueWriter(DataSourceArrowWriter):
         name = f"{self.job}/{context.partitionId() if context else 0}"
         sent = repeated = 0
         with self.channel.connect() as queue:
-            sender = patiently(lambda: RepeatedSender(Sender(queue.session), name, Terms(priority=self.priority)))
+            sender = patiently(lambda: RepeatedSender(Sender(queue.session), name, SendTerms(priority=self.priority)))
             for batch in iterator:
                 for start in range(0, batch.num_rows, ROWS):
                     rows = sent_rows(batch.slice(start, ROWS))

@@ -25,7 +25,7 @@ from .attempts import Function
 from .lease import BlockLease
 from .reports import CHUNK_SECONDS, patiently
 from .share import Reported, Task, check_function, run_share
-from .terms import Terms
+from .terms import JobTerms
 
 #: Seconds to wait for another writer.
 BUSY_TIMEOUT = 30.0
@@ -154,13 +154,13 @@ def live_block(queue: MessageQueue, token: str) -> Block:
     return block
 
 
-def terms_of(queue: MessageQueue, block: Block) -> Terms:
+def terms_of(queue: MessageQueue, block: Block) -> JobTerms:
     """Return the terms of a block, as its claims record them."""
     config = queue.config
     bounds = bounds_of(config, block.limit)
     exceptions = frozenset(one.whose for one in block.claims if one.ordered != config.ordered)
     largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
-    return Terms(
+    return JobTerms(
         ordered=config.ordered,
         most=config.max_message_len,
         largest=bounds.limit,
@@ -181,7 +181,7 @@ def block_name(block: int, token: str) -> str:
     return f"{block}-{sha256(token.encode()).hexdigest()[:16]}"
 
 
-def tasks_of(block: Block, terms: Terms, processors: Processors, part: Part, width: int) -> list[Task]:
+def tasks_of(block: Block, terms: JobTerms, processors: Processors, part: Part, width: int) -> list[Task]:
     """Divide a part of a block into about `width` shares for each processor."""
     mine = processors.mine(part, block.origins)
     owners = {origin: name for name, origins in mine.items() for origin in origins}
@@ -196,7 +196,7 @@ def tasks_of(block: Block, terms: Terms, processors: Processors, part: Part, wid
     ]
 
 
-def shares_of(claims: Iterable[Claim], terms: Terms, width: int) -> list[list[Claim]]:
+def shares_of(claims: Iterable[Claim], terms: JobTerms, width: int) -> list[list[Claim]]:
     """Divide claims into about `width` shares, of about equal numbers of messages.
 
     An ordered origin is never cut; of a relaxed one, its pages may go to different executors.
@@ -211,7 +211,7 @@ def shares_of(claims: Iterable[Claim], terms: Terms, width: int) -> list[list[Cl
     return shares
 
 
-def _units(claims: Iterable[Claim], terms: Terms) -> list[list[Claim]]:
+def _units(claims: Iterable[Claim], terms: JobTerms) -> list[list[Claim]]:
     """Return the smallest pieces: all claims of an ordered origin, one run of a relaxed one."""
     units: list[list[Claim]] = []
     whole: dict[str, list[Claim]] = {}

@@ -12,7 +12,7 @@ from ..engine.rules.weight import Weight
 
 
 @dataclass(frozen=True)
-class Terms:
+class JobTerms:
     """The rules by which a block's messages are processed, as the plan resolved them for each origin."""
 
     #: Whether an origin stops at the first message that goes back.

@@ -10,7 +10,7 @@ import pyarrow as pa
 from airflow_mq import Batch
 from airflow_mq.spark.attempts import ArrowAttempts, run_here
 from airflow_mq.spark.items import messages_of
-from airflow_mq.spark.terms import Terms
+from airflow_mq.spark.terms import JobTerms
 
 
 def test_messages_of_several_record_batches_are_one_call() -> None:
@@ -25,7 +25,7 @@ def test_messages_of_several_record_batches_are_one_call() -> None:
             outcomes: Any = pa.nulls(batch.num_rows, pa.string())
             yield pa.RecordBatch.from_arrays([*columns, outcomes], ["origin", "priority", "page", "item", "outcome"])
 
-    outcomes = list(ArrowAttempts(process, Terms(ordered=False, most=1 << 20)).outcomes(messages, run_here))
+    outcomes = list(ArrowAttempts(process, JobTerms(ordered=False, most=1 << 20)).outcomes(messages, run_here))
 
     assert [message.page for message, _ in outcomes] == [0, 1, 2, 3, 4]
     assert len(calls) == 1 and len(calls[0]) > 1 and sum(calls[0]) == 5

@@ -14,8 +14,8 @@ from airflow_mq.engine.rules.weight import Meter
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.inbox import Inbox
 from airflow_mq.engine.store.rows import InboxRow, PlainRow
-from airflow_mq.engine.store.working_set.budget import MOST_ROWS, Budget
 from airflow_mq.engine.store.working_set.inboxes import InboxLoader
+from airflow_mq.engine.store.working_set.read_ahead import MOST_ROWS, ReadAhead
 from airflow_mq.engine.store.working_set.ring import MEET_AT_ONCE, SLICE_IDS
 from airflow_mq.engine.store.working_set.source import Source
 
@@ -207,21 +207,21 @@ def test_visits_that_need_several_fetches_share_them(queue: MessageQueue, monkey
 def test_looks_that_bring_little_do_not_grow(queue: MessageQueue) -> None:
     session = queue.session
     with session.snapshot() as (_, working_set):
-        budget = Budget(working_set)
-        budget.note([InboxRow("a", number, 1, 1, False, b"", b"") for number in range(8)], asked=8)
-        assert budget.rows() == 16
+        ahead = ReadAhead(working_set)
+        ahead.note([InboxRow("a", number, 1, 1, False, b"", b"") for number in range(8)], asked=8)
+        assert ahead.rows() == 16
         # A larger look takes longer, and shares its statement with fewer other queues.
-        budget.note([InboxRow("a", number, 1, 1, False, b"", b"") for number in range(3)], asked=16)
-        assert budget.rows() == 16
+        ahead.note([InboxRow("a", number, 1, 1, False, b"", b"") for number in range(3)], asked=16)
+        assert ahead.rows() == 16
 
 
-def test_a_budget_of_a_meter_is_what_it_can_pay(queue: MessageQueue) -> None:
+def test_a_meter_bounds_what_is_read_ahead(queue: MessageQueue) -> None:
     with queue.session.snapshot() as (_, working_set):
-        budget = Budget(working_set)
+        ahead = ReadAhead(working_set)
         working_set.meter = Meter(Weight(100, 1 << 30))
-        assert budget.messages == 100
+        assert ahead.messages == 100
         # Rows of ten messages each.
-        budget.note([InboxRow("a", number, 10, 10, False, b"", b"") for number in range(8)], asked=8)
-        assert budget.rows() == 11
+        ahead.note([InboxRow("a", number, 10, 10, False, b"", b"") for number in range(8)], asked=8)
+        assert ahead.rows() == 11
         working_set.meter.charge(Weight(90, 0))
-        assert (budget.messages, budget.rows()) == (10, 8)
+        assert (ahead.messages, ahead.rows()) == (10, 8)

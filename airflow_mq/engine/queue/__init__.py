@@ -35,7 +35,7 @@ from .payloads import Payloads
 from .sending.commands import Commands
 from .sending.inline import Inline
 from .sending.packing import Pairs
-from .sending.sender import Sender, SendOptions, Terms
+from .sending.sender import Sender, SendOptions, SendTerms
 from .service import SLICE, Service, ServiceOptions, service_forever
 from .session import Listener, RingSession
 from .set_aside import SetAsides
@@ -124,7 +124,7 @@ class MessageQueue:
         :param inline: executes the message at once if no other message waits in the ring. Otherwise, and if the
             execution fails, the message stays in its queue.
         """
-        return self._sender.enqueue_message(origin, payload, key, Terms.of(options), inline)
+        return self._sender.enqueue_message(origin, payload, key, SendTerms.of(options), inline)
 
     @overload
     def enqueue_messages(
@@ -143,7 +143,7 @@ class MessageQueue:
         iterator of millions is read once and never held in memory. The options are those of `enqueue_message`; they
         apply to each message that does not set the value itself.
         """
-        return self._sender.enqueue_messages(origin, messages, Terms.of(options))
+        return self._sender.enqueue_messages(origin, messages, SendTerms.of(options))
 
     def commands(self, connection: object) -> Commands:
         """Return commands over the caller's connection to the same database: psycopg 3, `sqlite3` or SQLAlchemy.

@@ -22,7 +22,7 @@ from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
 from ..store.rows import LATEST
 from .context import delivery_at
-from .sending.sender import Sender, SendOptions, Terms
+from .sending.sender import Sender, SendOptions, SendTerms
 from .session import RingSession
 from .values import Delivery, Enqueued, Peeked, moment
 
@@ -131,7 +131,7 @@ class Payloads:
 
         The options are those of `enqueue_messages`.
         """
-        origin, terms = self.session.check_sender(origin), Terms.of(options).checked(self.session)
+        origin, terms = self.session.check_sender(origin), SendTerms.of(options).checked(self.session)
         blob = self.put(source, progress=progress)
         try:
             sent = self._sender.enqueue_messages([(origin, Message(blob.reference, key))], None, terms)

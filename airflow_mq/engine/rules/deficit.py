@@ -170,7 +170,7 @@ class DeficitRounds(Order):
         return served
 
     def _is_fit(self, origin: str) -> bool:
-        """Return whether something else than the rest of the block ended the visit of a queue, or the queue left."""
+        """Return whether a visit ended for another reason than that too little of the block is left."""
         reason = self.ledger.entry(origin).reason
         if origin not in self.ring or reason not in STOPPED:
             return not (self.ladder.is_worn and reason == "yielded" and origin in self.ring)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
@@ -214,6 +214,10 @@ class BlockRow(NamedTuple):
             return {**plain, **weights, "messages": int(plain["messages"])}
 
 
+#: Types of settings that are stored as lists.
+_READ: Mapping[str, Callable[..., Any]] = {"least": Weight, "most": Weight, "rate": Rate, "rate_bytes": Rate}
+
+
 @codec.reading("what is set for an origin")
 def settings_of(value: Any) -> QueueSettings:
     """Return the settings of an origin."""
@@ -223,15 +227,7 @@ def settings_of(value: Any) -> QueueSettings:
     if not plain.keys() <= vars(DEFAULT_SETTINGS).keys():
         raise ValueError(f"it has {', '.join(plain)}")
     return QueueSettings(
-        plain.get("share", 1),
-        Weight(*plain["least"]) if plain.get("least") else None,
-        Weight(*plain["most"]) if plain.get("most") else None,
-        plain.get("ordered"),
-        Rate(*plain["rate"]) if plain.get("rate") else None,
-        Rate(*plain["rate_bytes"]) if plain.get("rate_bytes") else None,
-        plain.get("burst"),
-        plain.get("burst_bytes"),
-        plain.get("quota"),
+        **{name: _READ[name](*found) if name in _READ and found else found for name, found in plain.items()}
     )
 
 

@@ -5,7 +5,7 @@ over which the processing task is mapped. Settling always runs, whatever the job
 cleared at any time, in any order:
 
 * a plan that runs again while its block lives returns the same block, and a new one after that block has ended;
-* a part whose block has ended is skipped: its messages are back in their queues, for a later block;
+* a part whose block was settled is skipped, and one whose block was released fails: later blocks take its messages;
 * a block that is settled twice is settled once.
 
 `ServiceQueuesOperator` does all three in one task, without a Spark job.

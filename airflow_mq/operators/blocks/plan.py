@@ -53,7 +53,7 @@ class PlanBlockOperator(QueueOperator):
 
     :param processors: the rules that route origins to processors: `Processors`, one or several of `Processor`, their
         JSON text, or a file that `Processors.from_file` reads
-    :param limit: what the block may cost, `[time, size]`; the ring's service weight if left out (templated)
+    :param limit: `10m/1GiB` or `[milliseconds, bytes]`; the ring's service weight if left out (templated)
     :param lease: seconds after which the block may be released unless it is renewed; the ring's if left out (templated)
     :param share_below: processors with fewer messages than this share a Spark job (templated)
     :param patience: seconds to wait while another task services the ring; after that, the plan is empty (templated)

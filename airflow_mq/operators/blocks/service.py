@@ -124,7 +124,7 @@ class ServiceQueuesOperator(Servicing, QueueOperator):
 
     :param processor: a function, or its name: `shop.orders:process`. Its signature decides what it receives: one
         parameter the `Delivery`, or `payload`, `origin` and `message`. The return value is the message's outcome
-    :param limit: what the call may cost, `[time, size]`; the ring's service weight if left out (templated)
+    :param limit: `10m/1GiB` or `[milliseconds, bytes]`; the ring's service weight if left out (templated)
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit")

@@ -103,7 +103,7 @@ def checked_part(given: Part, processors: Processors) -> Part:
 
 
 def refuse_ended(queue: MessageQueue, token: str) -> None:
-    """Skip the task if its block has ended; fail if the block ended before it was settled."""
+    """Skip the task if its block was settled or deleted; fail it if the block was released or its lease ran out."""
     try:
         block = queue.blocks.get(token)
     except UnknownBlock:

@@ -65,7 +65,7 @@ class EnqueueOperator(QueueOperator):
     :param origin: origin of all messages, or a function of the message (templated, if it is text)
     :param key_scope: `ring`: a message's own key is accepted once, whichever run sends it; `run`: once in each run
     :param idempotent: give messages keys; without keys a send is faster, and a retry may send twice
-    :param weight: predicted cost of each message, `[time, size]` (templated)
+    :param weight: predicted cost of each message, `10m/1GiB` or `[milliseconds, bytes]` (templated)
     :param headers: headers of each message (templated)
     :param not_before: seconds until the messages join their queues (templated)
     :param expires: seconds until the messages expire (templated)

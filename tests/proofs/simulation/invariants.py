@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from airflow_mq import Block, Event
 from airflow_mq.engine.queue.blocks.plan import claims_of
-from airflow_mq.engine.queue.blocks.settling import Terms
+from airflow_mq.engine.queue.blocks.settling import EndTerms
 from airflow_mq.engine.queue.session import RingSession
 from airflow_mq.engine.rules.claims import Claim
 from airflow_mq.engine.rules.errors import UnknownBlock
@@ -198,7 +198,7 @@ def check_shown_ends(world: World, ends: Sequence[EndRow]) -> None:
     with queue.session.store.reading() as unit:
         working_set = RingSession.fresh_working_set(queue.session, unit)
         for end in ends:
-            row, terms = unit.blocks.by_token(queue.session.ring_id, bytes(end.token)), Terms.of(end)
+            row, terms = unit.blocks.by_token(queue.session.ring_id, bytes(end.token)), EndTerms.of(end)
             assert row is not None
             claims = claims_of(unit, row)
             if terms.first(claims):

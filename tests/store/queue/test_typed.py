@@ -155,10 +155,10 @@ def test_unencodable_values_are_rejected(queue: MessageQueue) -> None:
 def test_spark_processor_decodes_with_its_codec() -> None:
     from airflow_mq.spark.attempts import attempts_of
     from airflow_mq.spark.items import messages_of
-    from airflow_mq.spark.terms import Terms
+    from airflow_mq.spark.terms import JobTerms
 
     batch = Batch("a", [b'{"id": 7}', b"[]", b'{"id": 8}'], 0, 0)
-    terms = Terms(True, 1_000)
+    terms = JobTerms(True, 1_000)
     named = Processor("orders", "m:f", codec=f"{__name__}:Order")
     assert Processor.from_plain(named.to_plain()) == named and "codec" not in Processor("p", "m:f").to_plain()
     seen: list[Any] = []

@@ -33,7 +33,7 @@ from ...store.working_set import LoadOptions, Overlay, StoredSet
 from ..values import Serviced, moment
 from . import measures
 from .block import STATES, VIEWED
-from .settling import Settling, Terms
+from .settling import EndTerms, Settling
 
 if TYPE_CHECKING:
     from ..holding import LockedRing, RingLease
@@ -275,7 +275,7 @@ class BlockSettler:
 
     def _replay(self, working_set: StoredSet, row: BlockRow, end: EndRow, *, only_first: bool = False) -> Settling:
         """Carry out the verdicts of a recorded end, or the next part of them."""
-        terms = Terms.of(end)
+        terms = EndTerms.of(end)
         settling = Settling(working_set, row, terms.actor, terms)
         for _ in settling.parts():
             if only_first:

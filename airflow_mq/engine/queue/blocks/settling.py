@@ -44,7 +44,7 @@ log = logging.getLogger("airflow_mq.blocks")
 
 
 @dataclass
-class Terms:
+class EndTerms:
     """Terms of a recorded end, which count besides the reports, and how far it is applied.
 
     No other process changes a claimed message, reports end with the block, and the ring's settings cannot change before
@@ -69,13 +69,13 @@ class Terms:
     times: Sequence[Sequence[int]] = ()
 
     @staticmethod
-    def of(end: EndRow) -> Terms:
+    def of(end: EndRow) -> EndTerms:
         """Return the terms of a stored end."""
         with codec.reading("the recorded end of a block"):
             plain = end.terms_json
             so_far = dict(zip((*FATES, "overrun"), plain["so_far"]))
             so_far["overrun"] = Weight(*map(int, so_far["overrun"]))
-            return Terms(
+            return EndTerms(
                 {name: Weight(*map(int, most)) for name, most in plain["most"].items()},
                 plain["actor"], plain["verdicts"], plain["sent"], plain["stopped"], plain["left"],
                 Settlement(**so_far), plain.get("times", ()),
@@ -109,7 +109,7 @@ class Settling:
     """
 
     def __init__(
-        self, working_set: StoredSet, row: BlockRow, actor: str, terms: Terms | None = None,
+        self, working_set: StoredSet, row: BlockRow, actor: str, terms: EndTerms | None = None,
         claims: Sequence[Claim] | None = None, answers: Mapping[str, Answers] | None = None,
     ) -> None:  # fmt: skip
         unit, self.details = working_set.unit, row.details_json
@@ -224,13 +224,13 @@ class Settling:
         split = self.claims[at]
         return [replace(split, runs=split.runs[len(claim.runs) :]), *self.claims[at + 1 :]]
 
-    def terms(self, left: Sequence[Claim] = ()) -> Terms:
+    def terms(self, left: Sequence[Claim] = ()) -> EndTerms:
         """Return the terms for an end of which these claims are left, after the first part."""
         if self.before is None:
             books = [self.working_set.book(claim.origin) for claim in self.claims]
             mosts = {book.origin: book.settings.most for book in books if book.settings.most is not None}
             sent = sorted({posted.origin for posted in self.working_set.changes.posted.values()})
-            return Terms(mosts, self.actor, [result.counts for result in self.found], sent, times=self._known)
+            return EndTerms(mosts, self.actor, [result.counts for result in self.found], sent, times=self._known)
         names, last = {claim.origin for claim in left}, self._part[-1]
         return replace(
             self.before,

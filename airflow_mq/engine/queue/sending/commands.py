@@ -33,7 +33,7 @@ from ..quota import require_room
 from ..session import RingSession
 from ..tokens import GivenTokens, ReferenceToken, complete_in, read_tokens
 from ..values import Enqueued
-from .sender import Sender, SendOptions, Terms, refuse_new_origins, times_of
+from .sender import Sender, SendOptions, SendTerms, refuse_new_origins, times_of
 
 Result = TypeVar("Result")
 log = logging.getLogger("airflow_mq.commands")
@@ -118,7 +118,7 @@ class Push(Command[Enqueued]):
         target: RingSession,
         origin: str,
         messages: list[bytes | Message | TransferToken],
-        terms: Terms,
+        terms: SendTerms,
     ) -> None:
         super().__init__(commands, "push")
         target.refresh_config()
@@ -271,7 +271,7 @@ class Commands:
                 )
         if not messages:
             raise InvalidInput("messages are missing: expected push(origin, message, ...)")
-        return Push(self, self.session.of_ring(ring), origin, list(messages), Terms.of(options))
+        return Push(self, self.session.of_ring(ring), origin, list(messages), SendTerms.of(options))
 
     def complete(self, tokens: GivenTokens) -> TransferToken:
         """Complete the messages of these tokens, or push the result to another queue instead."""

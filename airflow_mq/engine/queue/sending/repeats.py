@@ -18,7 +18,7 @@ from ...rules.message import Message, check_key, read_number
 from ...rules.priority import MARK
 from ...store.unit import Unit
 from ..values import Enqueued
-from .sender import NO_TERMS, Sender, Terms, key_window
+from .sender import NO_TERMS, Sender, SendTerms, key_window
 
 #: Bytes of a row's digest.
 DIGEST = 16
@@ -35,7 +35,7 @@ class SentRow(NamedTuple):
 class RepeatedSender:
     """Sends the rows of one name, of which any may have been enqueued before."""
 
-    def __init__(self, sender: Sender, name: str, terms: Terms = NO_TERMS) -> None:
+    def __init__(self, sender: Sender, name: str, terms: SendTerms = NO_TERMS) -> None:
         self.sender, self.terms = sender, terms.checked(sender.session)
         # No key that a caller may choose begins with the mark.
         self._prefix = f"{MARK}{check_key(name)}/"

@@ -62,7 +62,7 @@ class SendOptions(TypedDict, total=False):
     priority: str | None
 
 
-class Terms(NamedTuple):
+class SendTerms(NamedTuple):
     """`SendOptions` as a value."""
 
     weight: Weight | None = None
@@ -72,7 +72,7 @@ class Terms(NamedTuple):
     priority: str | None = None
 
     @classmethod
-    def of(cls, options: SendOptions) -> Terms:
+    def of(cls, options: SendOptions) -> SendTerms:
         """Return the options of a call as terms."""
         if unknown := options.keys() - set(cls._fields):
             raise TypeError(
@@ -81,7 +81,7 @@ class Terms(NamedTuple):
             )
         return cls(**options)
 
-    def checked(self, session: RingSession) -> Terms:
+    def checked(self, session: RingSession) -> SendTerms:
         """Return the terms, or raise the error that makes them invalid in this ring."""
         Attributes.given_by(self).checked(session.config.max_headers)
         if self.priority is not None:
@@ -89,7 +89,7 @@ class Terms(NamedTuple):
         return self
 
 
-NO_TERMS = Terms()
+NO_TERMS = SendTerms()
 
 
 def _pairs(given: Pairs) -> Pairs:
@@ -106,7 +106,7 @@ def _pairs(given: Pairs) -> Pairs:
     return chain(first, source)
 
 
-def times_of(session: RingSession, terms: Terms) -> tuple[int | None, int | None]:
+def times_of(session: RingSession, terms: SendTerms) -> tuple[int | None, int | None]:
     """Return when messages join their queues and when they expire, in microseconds on the store's clock.
 
     An expiry in the past is logged and not refused: a call that is repeated later has to find its messages.
@@ -223,7 +223,7 @@ class Sender:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
 
     def enqueue_message(
-        self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline | None = None
+        self, origin: str, payload: bytes, key: str | None, terms: SendTerms, inline: Inline | None = None
     ) -> Enqueued:
         """Enqueue one message; see `MessageQueue.enqueue_message`."""
         if inline is not None:
@@ -247,7 +247,9 @@ class Sender:
         self.store.wake(self.ring_id)
         return Enqueued(1, row.size)
 
-    def _execute_inline(self, origin: str, payload: bytes, key: str | None, terms: Terms, inline: Inline) -> Enqueued:
+    def _execute_inline(
+        self, origin: str, payload: bytes, key: str | None, terms: SendTerms, inline: Inline
+    ) -> Enqueued:
         if not isinstance(inline, Inline):
             raise InvalidInput(f"invalid inline ({type(inline).__name__}): expected Inline(processor, weight)")
         sent = self.enqueue_message(origin, payload, key, terms)
@@ -257,7 +259,7 @@ class Sender:
         return replace(sent, executed=int(is_executed))
 
     def enqueue_messages(
-        self, origin: str | Pairs, messages: Iterable[bytes | Message] | None, terms: Terms
+        self, origin: str | Pairs, messages: Iterable[bytes | Message] | None, terms: SendTerms
     ) -> Enqueued:
         """Enqueue many messages; see `MessageQueue.enqueue_messages`."""
         if not isinstance(origin, str):
@@ -271,7 +273,7 @@ class Sender:
             )
         return self._send(zip(repeat(self.session.check_sender(origin)), messages), terms)
 
-    def _send(self, pairs: Pairs, terms: Terms) -> Enqueued:
+    def _send(self, pairs: Pairs, terms: SendTerms) -> Enqueued:
         """Send messages by the processor that runs here, or in a transaction of their own."""
         session, delivery = self.session, delivery_at(self.session.place)
         session.refresh_config()
@@ -297,7 +299,7 @@ class Sender:
         if self.session.listeners:
             self.session.tell_listeners()
 
-    def pack(self, pairs: Pairs, terms: Terms) -> PackedCall:
+    def pack(self, pairs: Pairs, terms: SendTerms) -> PackedCall:
         """Read and check all messages of a call, and pack them into rows."""
         session, due, common = self.session, None, PLAIN
         if terms != NO_TERMS:
@@ -331,7 +333,7 @@ class Sender:
         else:
             self.store.send(unit, self.ring_id, rows, call.due)
 
-    def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: Terms) -> Enqueued:
+    def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: SendTerms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
         session, size = self.session, 0
         refuse_options(weight=terms.weight, not_before=terms.not_before, expires=terms.expires)

@@ -13,8 +13,8 @@ from ...rules.working_set import WorkingSet
 from ..attributes import StoredAttributes
 from ..rows import PlainRow, rows_of, split_heap
 from .books import BookLoader
-from .budget import MOST_ROWS, Budget
 from .inbox import FIRST_LOOK, LONGEST_LOOK, Inbox
+from .read_ahead import MOST_ROWS, ReadAhead
 from .source import LoadOptions, Source
 
 #: Rows of up to so many bytes are fetched together with their payloads, where these are wanted.
@@ -78,7 +78,7 @@ class InboxLoader:
         self.working_set = working_set
         self.source = source
         self.books = books
-        self.cache, self.budget = PayloadCache(), Budget(working_set)
+        self.cache, self.read_ahead = PayloadCache(), ReadAhead(working_set)
         self.inline = INLINE if options.with_payloads else 0
         self.with_due = options.with_due
         self.inboxes: dict[str, Inbox] = {}
@@ -166,15 +166,15 @@ class InboxLoader:
         inbox = self.inboxes[origin]
         while not inbox.rows and not inbox.empty:
             # Rows that wait here use up the budget, too.
-            rows, hungry = self.budget.rows(self._held), [origin]
-            for name in self.budget.upcoming(origin, rows):
+            rows, hungry = self.read_ahead.rows(self._held), [origin]
+            for name in self.read_ahead.upcoming(origin, rows):
                 other = self.inbox(name)
                 if not other.empty and other.brought <= inbox.brought:
                     hungry.append(name)
-            look = rows // len(hungry) if self.budget.is_known else FIRST_LOOK
+            look = rows // len(hungry) if self.read_ahead.is_known else FIRST_LOOK
             if len(hungry) == 1:
                 # A queue that takes more, in place of others, gets twice as many each time.
-                look = max(look, min(inbox.brought, self.budget.rows()))
+                look = max(look, min(inbox.brought, self.read_ahead.rows()))
             # What is read again is no more than half of what is new.
             self._fill(hungry, max(min(look, LONGEST_LOOK), FIRST_LOOK, 2 * len(inbox.read)))
 
@@ -190,7 +190,7 @@ class InboxLoader:
             fresh = inbox.add(found[name], most)
             self._held += len(fresh)
             self.cache.keep(fresh if self.inline else ())
-        self.budget.note(rows, most * len(hungry))
+        self.read_ahead.note(rows, most * len(hungry))
 
     def _add_due(self, origins: Sequence[str]) -> None:
         """Put rows that are due behind all others; the next operation that writes lets them join."""

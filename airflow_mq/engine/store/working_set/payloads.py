@@ -17,8 +17,8 @@ from ...rules.priority import told
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..attributes import StoredAttributes, pack_attributes
-from .budget import MOST_BYTES
 from .inboxes import InboxLoader
+from .read_ahead import MOST_BYTES
 from .source import LoadOptions, Source
 
 #: Number of messages whose facts are fetched together, where the caller asks for them one by one.
@@ -32,7 +32,7 @@ class PayloadLoader:
 
     def __init__(self, working_set: WorkingSet, source: Source, inboxes: InboxLoader, options: LoadOptions) -> None:
         self.working_set, self.source, self.options = working_set, source, options
-        self.inboxes, self.cache, self.budget = inboxes, inboxes.cache, inboxes.budget
+        self.inboxes, self.cache, self.read_ahead = inboxes, inboxes.cache, inboxes.read_ahead
         #: Attributes of the rows of messages that this operation enqueued.
         self._posted: dict[int, StoredAttributes] = {}
         self._facts: dict[Key, tuple[range, Facts]] = {}
@@ -96,10 +96,10 @@ class PayloadLoader:
 
         Of each queue, these are the rows of a page, and of more pages once a visit needed several fetches.
         """
-        messages, size = self.budget.messages, min(self.budget.size, MOST_BYTES)
+        messages, size = self.read_ahead.messages, min(self.read_ahead.size, MOST_BYTES)
         wanted = {origin: set(needed.row_ids)}
         self._most_fetches = max(self._most_fetches, self._fetches[origin] + 1)
-        for name in [origin, *self.budget.upcoming(origin, messages)] if self.options.with_payloads else ():
+        for name in [origin, *self.read_ahead.upcoming(origin, messages)] if self.options.with_payloads else ():
             own, left = wanted.setdefault(name, set()), self._most_fetches * self.working_set.config.heap_size
             for row_id, items, bytes_ in self._first_rows(name):
                 if min(messages, size, left) <= 0:
@@ -107,7 +107,7 @@ class PayloadLoader:
                 own.add(row_id)
                 messages, size, left = messages - items, size - bytes_, left - bytes_
         self._fetches.update(name for name, own in wanted.items() if own.difference(self.cache.payloads))
-        self.budget.double()
+        self.read_ahead.double()
         self._read(wanted)
 
     def _first_rows(self, origin: str) -> Iterator[tuple[int, int, int]]:

@@ -19,14 +19,14 @@ from .inboxes import InboxLoader
 from .pages import PageLoader
 from .source import UNKNOWN, LineRow, LoadOptions, Source
 
-#: Number of ids whose rows one look for newcomers reads. After as many ids without any, a look asks which origins have
-#: rows instead: few may have all of them. And the number of origins that this leaves out.
+#: A look for newcomers reads rows of so many ids. If none of them is of a newcomer, the next look goes from origin to
+#: origin, because a few origins may own most rows; it leaves out so many origins that the walk knows.
 SLICE_IDS, MOST_KNOWN = 20_000, 1_024
-#: Number of newcomers met together (their books are made, and their first row is cut), and the most that are met in a
-#: transaction that does nothing else.
+#: So many newcomers are met together: their books are made, and their first rows cut. A transaction that does nothing
+#: else meets at most the second number.
 MEET_AT_ONCE, MEET_IN_ALL = 1_024, 4_096
-#: Number of skipped books that a walk visits and moves to the end of the ring, and the most that one statement skips,
-#: which grows so much with each.
+#: A walk visits so many skipped books, which moves them to the end of the ring. Then each statement passes over more
+#: skipped books than the one before, by this factor, and at most the second number.
 VISITED, MOST_SKIPPED, GROWTH = 32, 16_384, 4
 
 

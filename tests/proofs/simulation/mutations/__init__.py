@@ -47,11 +47,11 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "set-aside message executed by two blocks", "engine/queue/blocks/blocks.py",
-        "            refuse_claimed_by_hand(unit, self.ring_id, address)\n", "",
+        "            refuse_claimed_by_hand(unit, self.ring_id, [address])\n", "",
     ),
     _bug(
         "set-aside message executed in place beside a block", "engine/queue/execution.py",
-        "            refuse_claimed_by_hand(unit, session.ring_id, address)\n", "",
+        "            refuse_claimed_by_hand(unit, session.ring_id, [address])\n", "",
     ),
     _bug(
         "message executed that was processed", "engine/rules/overweight.py",
@@ -63,7 +63,7 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "expiry of a held message", "engine/queue/set_aside.py",
-        "                        refuse_claimed_by_hand(unit, self.ring_id, message.address)\n", "",
+        "                        if message.address in held:\n", "                        if False:\n",
     ),
     _bug(
         "ordered queue claimed while it is in flight", "engine/store/working_set/books.py",

@@ -15,7 +15,7 @@ from ....store import codec
 from ....store.rows import ASLEEP, LATEST, PLANNED, InboxRow
 from ....store.unit import Unit
 from ....store.working_set import Source, StoredSet
-from ...blocks.settling import Terms
+from ...blocks.settling import EndTerms
 from ...session import RingSession
 from ..order import all_origins
 from .charges import check_charges
@@ -141,7 +141,7 @@ def _check_ends(unit: Unit, ring: int, claims: Mapping[int, Sequence[Claim]]) ->
     if counted != pending:
         yield Violation("ring", f"it counts {counted} recorded ends of blocks, but {pending} are stored")
     for end in ends:
-        row, held, terms = unit.blocks.by_token(ring, bytes(end.token)), claims.get(end.block, ()), Terms.of(end)
+        row, held, terms = unit.blocks.by_token(ring, bytes(end.token)), claims.get(end.block, ()), EndTerms.of(end)
         if row is None or row.state == PLANNED:
             yield Violation(f"block {end.block}", "its end is recorded, but the block has not ended")
         if len(held) > len(terms.verdicts):

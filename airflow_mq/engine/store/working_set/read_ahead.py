@@ -1,4 +1,4 @@
-"""Budget: what an operation may still take, and so how much to read at once for the queues that its walk comes to."""
+"""Messages and bytes that an operation may still take, and so how much it reads ahead for queues that it comes to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ROWS, MOST_BYTES = 8_192, 4 << 20
 SPARE = 8
 
 
-class Budget:
+class ReadAhead:
     """Messages and bytes that an operation may still take.
 
     They follow from the meter, if it pays for each message the weight that the ring's weigher predicts. Otherwise they
