@@ -35,10 +35,10 @@ class Budget(NamedTuple):
 BUDGETS = {
     "lines of rules": Budget(7_350),
     "lines of store": Budget(8_946),
-    "lines of queue": Budget(11_729),
-    "lines of the engine": Budget(27_997, 19_500),
+    "lines of queue": Budget(11_754),
+    "lines of the engine": Budget(28_019, 19_500),
     "lines of the command line": Budget(5_852),
-    "lines of the package": Budget(50_495, 38_000),
+    "lines of the package": Budget(50_525, 38_000),
     "lines of SQL without migrations": Budget(1_873, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
