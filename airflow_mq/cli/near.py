@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 def meant(queue: MessageQueue, name: str | None) -> str:
     """Return the end of a sentence about an origin without messages: a question for a near one, or nothing.
 
-    Those that begin with the same character are compared first: there may be many more origins.
+    The first one below it comes first, then those that begin with the same character: there may be many more origins.
     """
-    for prefix in (name[:1], "") if name else ():
-        found = nearest(str(name), [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count])
+    for prefix in (f"{name}/", name[:1], "") if name else ():
+        known = [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count]
+        found = next(iter(known), None) if prefix == f"{name}/" else nearest(str(name), known)
         if found is not None:
             return question(found if found != name else None)
     return ""

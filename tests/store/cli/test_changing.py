@@ -107,6 +107,7 @@ def test_a_block_is_named_by_its_number_or_its_token(mq: Terminal, store_uri: st
 def test_an_origin_without_messages_suggests_a_near_one(mq: Terminal) -> None:
     mq("enqueue", "acme/orders", "x")
     assert mq("explain", "acme/order").out == "acme/order has no messages; did you mean acme/orders?\n"
+    assert mq("explain", "acme").out == "acme has no messages; did you mean acme/orders?\n"
     assert mq("explain", "zebra").out == "zebra has no messages.\n"
     assert "acme/order has no messages; did you mean acme/orders?" in mq("queue", "show", "acme/order").out
     assert "did you mean acme/orders?" in mq("queue", "list", "--prefix", "bcme/orders").out
