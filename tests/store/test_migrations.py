@@ -98,8 +98,9 @@ def test_an_unreleased_store_is_refused_and_stays_as_it_is(
     assert main(["--store", store_uri, "store", "version"]) == 1
     assert sentence in capsys.readouterr().out
     assert main(["--store", store_uri, "doctor", "--json"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)["findings"]
+    found, others = json.loads(capsys.readouterr().out)["findings"]
     assert (found["check"], found["level"], f"{found['what']}; {found['do']}") == ("schema", "wrong", sentence)
+    assert others["check"] == "other checks"
     assert schema_of(address) == before
 
 
