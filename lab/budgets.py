@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_754),
     "lines of the engine": Budget(28_019, 19_500),
     "lines of the command line": Budget(5_853),
-    "lines of the package": Budget(50_526, 38_000),
+    "lines of the package": Budget(50_593, 38_000),
     "lines of SQL without migrations": Budget(1_873, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
