@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TypeVar
 
 from ..engine.queue.batches import grouped
@@ -47,6 +47,16 @@ def groups_of(messages: Iterable[Delivery]) -> Iterator[list[Delivery]]:
     return grouped(messages, GROUP_BYTES, lambda message: len(message.payload), most=GROUP_MESSAGES)
 
 
+def growing_groups_of(messages: Iterator[Delivery]) -> Iterator[list[Delivery]]:
+    """Yield messages in groups as `groups_of` does, but one message at first, then two, four and so on."""
+    size, groups = 1, groups_of(islice(messages, 1))
+    while group := next(groups, None):
+        yield group
+        yield from groups
+        size *= 2
+        groups = groups_of(islice(messages, size))
+
+
 def neighbours_of(rows: Iterable[Row], place: Callable[[Row], Place]) -> Iterator[list[Row]]:
     """Yield messages, or rows that have a place, in groups of neighbours in one page."""
     group: list[Row] = []
@@ -62,9 +72,9 @@ def neighbours_of(rows: Iterable[Row], place: Callable[[Row], Place]) -> Iterato
         yield group
 
 
-def stretches_of(messages: Iterable[Delivery], is_alone: Callable[[int], bool]) -> Iterator[list[Delivery]]:
-    """Yield messages in groups as `groups_of` does, and alone each one whose attempt is to be alone."""
-    for group in groups_of(messages):
+def stretches_of(groups: Iterable[list[Delivery]], is_alone: Callable[[int], bool]) -> Iterator[list[Delivery]]:
+    """Yield messages in these groups, and alone each one whose attempt is to be alone."""
+    for group in groups:
         for alone, stretch in groupby(group, lambda message: is_alone(message.attempt)):
             if alone:
                 yield from ([message] for message in stretch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,9 +19,12 @@ from ..loading import load_named
 from ..processors import Processor
 from .attempts import Attempts, Function, MessageAttempts, Stopwatch, attempts_of, run_here
 from .child import in_child
-from .items import messages_of, neighbours_of, place_of, stretches_of
+from .items import groups_of, messages_of, neighbours_of, place_of, stretches_of
 from .reports import Reporter, flushed
 from .terms import JobTerms
+
+#: A function that groups messages, and may leave some out.
+Groups = Callable[[Iterator[Delivery]], Iterator[list[Delivery]]]
 
 
 class Side(Protocol):
@@ -132,12 +135,14 @@ def run_share(
     *,
     careful: bool = False,
     again: bool = False,
+    groups: Groups | None = None,
     function: Function | None = None,
 ) -> Reported:
     """Try the messages of one side and report their outcomes; a message's failure is an outcome, never raised.
 
     :param careful: call the function in child processes
     :param again: outcomes may have been reported before: skip messages that have one
+    :param groups: chooses and groups the messages; each group is reported as begun directly before it is tried
     :param function: called message by message, in place of the processor's function
     """
     tally, reporter = Reported(), Reporter(side.report, side.seconds)
@@ -152,7 +157,7 @@ def run_share(
     with noting_refusal(tally):
         messages = left_of(side.batches(), side.answered() if again or careful else {}, terms, tally)
         with nullcontext() if careful else flushed(reporter):
-            for begun in _begun(side, reporter, messages, attempts):
+            for begun in _begun(side, reporter, messages, attempts, groups):
                 for message, outcome in attempts.outcomes(begun, watch.timed(run)):
                     reporter.add(*place_of(message), outcome, message.payload, watch.took(message))
                     tally.count(outcome)
@@ -161,15 +166,15 @@ def run_share(
 
 
 def _begun(
-    side: Side, reporter: Reporter, messages: Iterator[Delivery], attempts: Attempts
+    side: Side, reporter: Reporter, messages: Iterator[Delivery], attempts: Attempts, groups: Groups | None
 ) -> Iterator[Iterator[Delivery]]:
     """Yield messages in the stretches in which they are tried, each reported as begun directly before."""
-    if attempts.terms.max_attempts is None:
+    if attempts.terms.max_attempts is None and groups is None:
         # No message loses anything by an attempt.
         side.begin()
         yield messages
         return
-    for stretch in stretches_of(messages, attempts.terms.is_alone):
+    for stretch in stretches_of((groups or groups_of)(messages), attempts.terms.is_alone):
         left = attempts.left(stretch)
         if left:
             # With the outcomes before: a message that is done must not lose an attempt by the next one.

@@ -12,19 +12,20 @@ from hashlib import sha256
 from .. import failures
 from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.block import Block
-from ..engine.queue.values import Batch, Report
+from ..engine.queue.values import Batch, Delivery, Report
 from ..engine.rules.blob import Reference
 from ..engine.rules.claims import Claim, ClaimRun
 from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
 from ..engine.rules.judging import bounds_of
 from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported
 from ..engine.rules.settle import Answers
-from ..processors import Part, Processors
+from ..processors import Part, Processor, Processors
 from .arguments import BLOCK, STORE
 from .attempts import Function
+from .items import Place, groups_of, growing_groups_of, place_of
 from .lease import BlockLease
 from .reports import CHUNK_SECONDS, patiently
-from .share import Reported, Task, check_function, run_share
+from .share import Groups, Reported, Task, check_function, run_share
 from .terms import JobTerms
 
 #: Seconds to wait for another writer.
@@ -249,13 +250,64 @@ def run_in_place(
     with BlockLease(queue, token, lease) as keeper:
         block = live_block(queue, token)
         terms = terms_of(queue, block)
-        again = bool(queue.blocks.reported(token))
-        for task in tasks_of(block, terms, processors, part, 1):
-            if function is None:
-                check_function(task.processor)
-            side = StoreSide(queue, token, task.share)
-            total.add(run_share(task.processor, side, terms, again=again, function=function))
+        tried, tasks = TriedBefore(terms, queue.blocks.reported(token)), tasks_of(block, terms, processors, part, 1)
+
+        def run(processor: Processor, share: Sequence[Claim], groups: Groups) -> None:
+            side = StoreSide(queue, token, share)
+            total.add(run_share(processor, side, terms, again=True, groups=groups, function=function))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
             if refused:
                 raise refused
+
+        for task in tasks:
+            if function is None:
+                check_function(task.processor)
+            run(task.processor, task.share, tried.others)
+        before = total.before
+        for task in tasks:
+            if share := tried.claims_of(task.share):
+                run(task.processor, share, tried.groups)
+        total.before = before
     return total
+
+
+class TriedBefore:
+    """Messages that a worker began before, and what an ordered book holds behind them.
+
+    One of them may end this process again. So they come last, in small groups, and the books that were tried most often
+    at the very end.
+    """
+
+    def __init__(self, terms: JobTerms, answered: Mapping[str, Answers]) -> None:
+        self.terms, self.answered = terms, answered
+        #: The first one of each book, and the most attempts of any.
+        self._found: dict[str, tuple[Place, int]] = {}
+
+    def others(self, messages: Iterator[Delivery]) -> Iterator[list[Delivery]]:
+        """Group all other messages, and note these."""
+        return groups_of(filter(self._leaves_out, messages))
+
+    def groups(self, messages: Iterator[Delivery]) -> Iterator[list[Delivery]]:
+        """Group these messages of their claims."""
+        return growing_groups_of(filter(self._holds, messages))
+
+    def claims_of(self, share: Sequence[Claim]) -> list[Claim]:
+        """Return the claims that contain them."""
+        found = [claim for claim in share if claim.origin in self._found]
+        return sorted(found, key=lambda claim: self._found[claim.origin][1])
+
+    def _attempt(self, message: Delivery) -> int:
+        answers = self.answered.get(message.book)
+        return message.attempt + bool(answers and answers.was_begun(message.page, message.index))
+
+    def _leaves_out(self, message: Delivery) -> bool:
+        attempt = self._attempt(message)
+        if attempt > 1:
+            first, most = self._found.get(message.book, (place_of(message), 0))
+            self._found[message.book] = first, max(most, attempt)
+        return attempt == 1 and not (message.book in self._found and self.terms.is_ordered(message.origin))
+
+    def _holds(self, message: Delivery) -> bool:
+        if self.terms.is_ordered(message.origin):
+            return place_of(message) >= self._found[message.book][0]
+        return self._attempt(message) > 1

@@ -154,7 +154,7 @@ class Service:
                 # The next service need not read again what this one has read.
                 unit.last_id = locked.horizon - 1
                 self._load(unit, locked)
-                self.is_careful |= self.lease.follows_death and self.working_set.config.max_attempts is not None
+                self.is_careful |= self.lease.follows_death
                 self.has_begun = True
                 yield
             self.save(last=True)
@@ -261,18 +261,18 @@ class Service:
     def begin(self, book: Book, page: Page, item: int) -> Outcome | None:
         """Commit the slice before a message; return the outcome of one that was tried too often.
 
-        A careful service counts the attempt. If its process lives on, the outcome of the message counts it instead.
+        A careful service counts the attempt, unless the outcome does. Without `max_attempts`, one attempt is enough.
         """
         note, most = page.note(item), self.working_set.config.max_attempts
-        if not self.is_careful or most is None:
+        if not self.is_careful:
             self.save()
-        elif note.attempts < most:
+        elif note.attempts < (most or 1):
             page.notes[item] = note._replace(attempts=note.attempts + 1)
             self.working_set.touch(book, page)
             self.save()
             page.notes[item] = note
         else:
-            page.notes[item] = note._replace(attempts=most - 1)
+            page.notes[item] = note._replace(attempts=(most or note.attempts + 1) - 1)
             return Yield(DIED)
         return None
 

@@ -146,14 +146,19 @@ def test_an_attempt_that_ends_counts_once(store_uri: str, ring_of: Callable[...,
         assert [(one.payload, one.attempts) for one in queue.inspect.peek("a")] == [(b"later", 1), (b"behind", 0)]
 
 
-def test_without_a_limit_of_attempts_a_death_counts_nothing(store_uri: str, ring_of: Callable[..., str]) -> None:
+def test_without_a_limit_of_attempts_a_killer_holds_up_no_other_queue(
+    store_uri: str, ring_of: Callable[..., str]
+) -> None:
     ring = ring_of()
     with MessageQueue(store_uri, ring) as queue:
-        queue.enqueue_messages("a", [b"bad", b"1"])
-    for _ in range(3):
-        assert not lives_on(store_uri, ring, one_by_one)
+        queue.enqueue_messages([("a", b"1"), ("a", b"bad"), ("a", b"2"), ("b", b"3")])
+    # The first death counts for no message, the second for the one that was tried; the third service leaves it out.
+    assert [lives_on(store_uri, ring, one_by_one) for _ in range(4)] == [False, False, True, False]
     with MessageQueue(store_uri, ring) as queue:
-        assert [one.attempts for one in queue.inspect.peek("a")] == [0, 0]
+        assert [(one.payload, one.attempts) for one in queue.inspect.peek("a")] == [(b"bad", 2), (b"2", 0)]
+        assert queue.footprint("b").count == 0
+        assert [event.detail for event in queue.inspect.events(name="Returned")] == [DIED]
+        assert_sound(queue)
 
 
 def test_a_block_between_two_services_hides_no_death(store_uri: str, ring_of: Callable[..., str]) -> None:
