@@ -1,8 +1,9 @@
 """Quotas: the bytes that a queue, or a group of queues, may store.
 
 What is stored is the sum of three: the pages of the books, which the holder of the ring keeps; the inbox rows that lie
-in no page; and the delayed rows. A sender adds them up within its own transaction and writes to no shared row. So a
-call that is checked while another one is not committed does not count it.
+in no page; and the delayed rows. Headers count with each message in a page, and in rows as they are stored. A sender
+adds them up within its own transaction and writes to no shared row. So a call that is checked while another one is not
+committed does not count it.
 
 - **Few checks.** Every stored row draws an id, and holds at most a page's worth. If a check finds room for so many
   rows, a sender needs no other check until so many ids were drawn. The statement that writes its rows compares the last
@@ -47,7 +48,8 @@ def send_within_quotas(
     if at_once:
         rows = list(rows)
         until = min(map(session.room_until.__getitem__, sizes)) - len(rows)
-        if until > 0 and store.send(unit, ring, rows, due, until=until):
+        fits = all(row.stored <= session.config.heap_size for row in rows)
+        if until > 0 and fits and store.send(unit, ring, rows, due, until=until):
             return
     # Ids that are drawn after this one count, also those of rows that the check sees.
     last = unit.rings.latest_id()
@@ -128,12 +130,12 @@ class RoomForSent:
             self._posted, self._added, self._before = posted, 0, Counter()
         for one in islice(reversed(posted.values()), len(posted) - self._added):
             for path in paths_of(one.origin, self.session.config.paths):
-                self._before[path] += len(one.payload)
+                self._before[path] += len(one.payload) + one.attributes.beside
         self._added = len(posted)
 
     @staticmethod
     def _add(sizes: dict[str, int], posted: Posted) -> None:
-        sizes[posted.origin] = sizes.get(posted.origin, 0) + len(posted.payload)
+        sizes[posted.origin] = sizes.get(posted.origin, 0) + len(posted.payload) + posted.attributes.beside
 
 
 def _text(full: Fullness) -> str:

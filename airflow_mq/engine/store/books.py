@@ -83,7 +83,7 @@ class Books(Repository):
         """Return the bytes that these queues store together, and how many rows from their floors on were added up."""
         rows = self.unit.rows("held", {"origin": names}, ring=ring)
         ahead = {name: codec.unpack_numbers(bytes(ahead))[0] for name, _, _, ahead, _ in rows if ahead}
-        twice = sum(row.size for row in Inbox(self.unit).heads(ring, ahead)) if ahead else 0
+        twice = sum(row.stored for row in Inbox(self.unit).heads(ring, ahead)) if ahead else 0
         return sum(size for _, size, *_ in rows) - twice, sum(uncut for _, _, uncut, *_ in rows)
 
     def add_up(self, ring: int, names: Sequence[str]) -> None:

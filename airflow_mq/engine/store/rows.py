@@ -168,6 +168,11 @@ class InboxRow(NamedTuple):
     #: When it was sent, where that is known.
     sent_at: int = 0
 
+    @property
+    def stored(self) -> int:
+        """Bytes that count in quotas: those of the payloads, and of the attributes if there are headers in them."""
+        return self.size + (len(self.attributes) if b'"headers":' in self.attributes else 0)
+
 
 #: An inbox row as a statement returns it: to name the columns of thousands of rows takes as long as to read them.
 PlainRow: TypeAlias = "tuple[Any, ...]"

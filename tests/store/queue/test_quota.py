@@ -180,8 +180,8 @@ def test_an_open_sender_notices_a_quota(make_queue: Any, monkeypatch: pytest.Mon
         other.enqueue_message("a", b"x")
 
 
-@pytest.mark.parametrize("paths", [False, True])
-def test_what_is_stored_is_exact(make_queue: Any, paths: bool) -> None:
+@pytest.mark.parametrize(("paths", "headers"), [(False, False), (True, False), (True, True)])
+def test_what_is_stored_is_exact(make_queue: Any, paths: bool, headers: bool) -> None:
     """After any operations, the quota counts what exact footprints and the delayed rows add up to."""
     draw = random.Random(7 + paths)
     queue: MessageQueue = make_queue(paths=paths, heap_size=200, backoff=60.0, ordered=False, max_attempts=2)
@@ -193,7 +193,8 @@ def test_what_is_stored_is_exact(make_queue: Any, paths: bool) -> None:
         if step < 0.5:
             delay = {"not_before": 3_600} if draw.random() < 0.2 else {}
             payloads = [b"x" * draw.randint(1, 90) for _ in range(draw.randint(1, 5))]
-            queue.enqueue_messages(origin, payloads, priority=priority, **delay)
+            own = [Message(one, headers={"h": one.decode()}) for one in payloads] if headers else payloads
+            queue.enqueue_messages(origin, own, priority=priority, **delay)
         elif step < 0.7:
 
             def process(delivery: Any) -> Any:
@@ -209,6 +210,10 @@ def test_what_is_stored_is_exact(make_queue: Any, paths: bool) -> None:
                     queue.store.add_up(unit, queue.session.ring_id, [origin, f"\x01{origin}"], draw.randint(1, 3))
         else:
             queue.blocks.plan(str(number))
+        if headers:
+            # In a page, they count with each message; in rows, as they are stored.
+            assert not queue.check()
+            continue
         with queue.store.loose() as unit:
             delayed = unit.inbox.delayed(queue.session.ring_id, -(1 << 62), 0, 1_000)
         for asked in ("a", "b", "a/b"):
@@ -418,3 +423,47 @@ def test_a_check_compares_sums_with_what_is_stored(make_queue: Any, monkeypatch:
             unit.connection.execute(change.format(sign))  # type: ignore[attr-defined]
         expected = [] if sign == "-" else ["quota of 'a': it counts 95 bytes: expected 90"]
         assert list(map(str, queue.check())) == expected
+
+
+def test_headers_count_in_every_state(make_queue: Any, store_uri: str) -> None:
+    """Else a tenant would store many times its quota beside short payloads."""
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("a", quota=100_000)
+    sent = 0
+    with pytest.raises(QueueFull):
+        for _ in range(50):
+            queue.enqueue_messages("a", [Message(b"x", headers={"h": "y" * 5_000}), b"x" * 10])
+            sent += 1
+    assert sent == 19 and 95_000 < stored(queue, "a") <= 100_000
+    assert not queue.check()
+    with pytest.raises(QueueFull):
+        queue.enqueue_message("a", b"x", headers={"h": "y" * 5_000}, not_before=60)
+    with queue.store.writing() as unit:
+        queue.store.add_up(unit, queue.session.ring_id, ["a"], 4)
+    assert 95_000 < stored(queue, "a") <= 100_000 and not queue.check()
+    queue.blocks.plan(limit=Weight(7, 1 << 30))
+    assert 95_000 < stored(queue, "a") <= 100_000 and not queue.check()
+    queue.admin.set_origin("b", quota=11_000)
+    queue.enqueue_message("b", b"x", headers={"h": "y" * 5_000}, not_before=60)
+    assert 5_000 < stored(queue, "b") < 5_100 and not queue.check()
+    texts: list[str] = []
+
+    def forward(delivery: Any) -> None:
+        for _ in range(2):
+            try:
+                delivery.enqueue("b", b"x", headers={"h": "y" * 5_000})
+            except QueueFull as full:
+                texts.append(str(full))
+
+    queue.enqueue_message("c", b"x")
+    queue.service_queues(forward, origins=["c"])
+    assert len(texts) == 1 and 10_000 < stored(queue, "b") < 10_200 and not queue.check()
+    if store_uri.startswith("postgres"):
+        with (
+            psycopg.connect(**parse(store_uri).conninfo()) as connection,
+            pytest.raises(psycopg.Error, match="is full"),
+        ):
+            connection.execute(
+                f"SELECT {queue.store.address.schema}.send('test', 'b', 'x'::bytea, headers => "
+                "jsonb_build_object('h', repeat('y', 5000)))"
+            )

@@ -180,7 +180,7 @@ class Push(Command[Enqueued]):
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
         name = book_name(self.origin, rank)
         if target.has_quota([name], unit):
-            require_room(target, unit, {name: message.size})
+            require_room(target, unit, {name: message.size + message.attributes.beside})
         if rank == HIGH:
             unit.rings.allow_high(target.ring_id)
         own = Attributes.given_by(self.terms).checked(target.config.max_headers)

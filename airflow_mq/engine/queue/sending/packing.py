@@ -103,6 +103,8 @@ class PackedCall:
         self._filed: list[tuple[InboxRow, int, int]] = []
         self._file: IO[bytes] | None = None
         self._row_bytes = 0
+        #: Bytes of each row that count in quotas.
+        self._stored: list[int] = []
 
     def pack(self, pairs: Pairs) -> Self:
         """Pack all messages. A message with a key has its own row."""
@@ -204,6 +206,7 @@ class PackedCall:
         self._open_bytes -= row.used + row.beside
         row.payloads, row.attributes, row.used, row.beside, row.has_blobs = [], {}, 0, 0, False
         self._row_bytes += len(heap) + len(attributes)
+        self._stored.append(kept.stored)
         if self._row_bytes <= HELD:
             self._held.append(kept)
         else:
@@ -228,7 +231,7 @@ class PackedCall:
         sizes: dict[str, int] = {}
         for place, row in enumerate(chain(self._held, (row for row, *_ in self._filed))):
             if place not in refused:
-                sizes[row.origin] = sizes.get(row.origin, 0) + row.size
+                sizes[row.origin] = sizes.get(row.origin, 0) + self._stored[place]
         return sizes
 
     def rows(self, refused: Collection[int] = ()) -> Iterable[InboxRow]:

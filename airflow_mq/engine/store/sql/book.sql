@@ -290,17 +290,21 @@ WITH b AS (
     SELECT s.below, s.total FROM {s}inbox_sum s
     WHERE s.ring = :ring AND s.origin = :origin AND EXISTS (SELECT 1 FROM first) ORDER BY s.below DESC LIMIT 1
 ), r AS (
-    SELECT m.size, 0 AS behind FROM {s}inbox m
+    SELECT m.size, m.attributes, 0 AS behind FROM {s}inbox m
     WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT b.floor FROM b)
       AND m.id < coalesce((SELECT f.below FROM first f), 9223372036854775807)
     UNION ALL
-    SELECT m.size, 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT l.below FROM last l)
+    SELECT m.size, m.attributes, 1 FROM {s}inbox m
+    WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT l.below FROM last l)
+    UNION ALL
+    SELECT d.size, d.attributes, NULL FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin
 ), read AS (
-    SELECT count(*) AS rows, coalesce(sum(r.size), 0) AS size, coalesce(sum(r.size * r.behind), 0) AS behind FROM r
+    SELECT count(c.behind) AS rows, coalesce(sum(c.size), 0) AS size, coalesce(sum(c.size * c.behind), 0) AS behind FROM (
+        SELECT r.size + iif(instr(r.attributes, '"headers":'), length(r.attributes), 0) AS size, r.behind FROM r
+    ) c
 )
-SELECT :origin, b.size + coalesce((SELECT l.total - f.total FROM first f, last l), 0) + read.size + coalesce((
-           SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin
-       ), 0), read.rows, b.ahead, (SELECT l.total + read.behind FROM last l)
+SELECT :origin, b.size + coalesce((SELECT l.total - f.total FROM first f, last l), 0) + read.size, read.rows, b.ahead,
+       (SELECT l.total + read.behind FROM last l)
 FROM b, read
 
 -- name: add_up

@@ -40,8 +40,13 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "quota without delayed messages", "engine/store/sql/book.sql",
-        "           SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin\n", "           0\n",
+        "NULL FROM {s}delayed d WHERE d.ring = :ring", "NULL FROM {s}delayed d WHERE false AND d.ring = :ring",
         test="tests/store/queue/test_quota.py::test_what_is_stored_counts_in_every_state",
+    ),
+    bug(
+        "quota without headers", "engine/store/sql/book.sql",
+        "iif(instr(r.attributes, '\"headers\":'), length(r.attributes), 0)", "0",
+        test="tests/store/queue/test_quota.py::test_headers_count_in_every_state",
     ),
     bug(
         "quota counts rows of pages twice", "engine/store/books.py",

@@ -80,7 +80,7 @@ def _check_origin(
     inbox_rows = [InboxRow(*row) for row in unit.inbox.after(session.ring_id, [(origin, -1)], LATEST)]
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
     uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
-    sizes[origin] += book.size + sum(row.size for row in inbox_rows if row.id in uncut)
+    sizes[origin] += book.size + sum(row.stored for row in inbox_rows if row.id in uncut)
     found += check_inbox(origin, known, uncut, bounds)
     found += _check_wake(unit, working_set, origin)
     if session.config.paths and book.deficit > 0 and not is_high(origin):
@@ -93,7 +93,7 @@ def _check_origin(
 def _check_quotas(session: RingSession, unit: Unit, sizes: Counter[str]) -> Iterator[Violation]:
     """Check that what quotas count, from sums of inbox rows, is what their queues store."""
     for _, row in unit.inbox.delayed(session.ring_id, -LATEST, 0, LATEST):
-        sizes[row.origin] += row.size
+        sizes[row.origin] += row.stored
     paths, limited = session.config.paths, dict.fromkeys(unit.origins.with_quota(session.ring_id), 0)
     for state in session.store.fullness(unit, session.ring_id, limited, has_paths=paths) if limited else ():
         stored = sum(size for name, size in sizes.items() if state.path in paths_of(name, paths))

@@ -694,15 +694,17 @@ BEGIN
             SELECT s.below, s.total INTO last FROM {s}inbox_sum s
             WHERE s.ring = ring_id AND s.origin = name AND first.below IS NOT NULL ORDER BY s.below DESC LIMIT 1;
             stored := stored + coalesce(size, 0) + coalesce(last.total - first.total, 0);
-            SELECT coalesce(sum(r.size), 0) + coalesce((
-                       SELECT sum(d.size) FROM {s}delayed d WHERE d.ring = ring_id AND d.origin = name
-                   ), 0), count(*) INTO size, rows FROM (
-                (SELECT m.size FROM {s}inbox m
+            SELECT coalesce(sum(r.size + CASE WHEN position('"headers":'::bytea IN r.attributes) > 0
+                                THEN octet_length(r.attributes) ELSE 0 END), 0), count(*) FILTER (WHERE r.waits)
+            INTO size, rows FROM (
+                (SELECT m.size, m.attributes, true AS waits FROM {s}inbox m
                  WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, floor)
                    AND (m.origin, m.id) < (name, coalesce(first.below, 9223372036854775807))
                  ORDER BY m.origin, m.id)
                 UNION ALL
-                (SELECT m.size FROM {s}inbox m
+                SELECT d.size, d.attributes, false FROM {s}delayed d WHERE d.ring = ring_id AND d.origin = name
+                UNION ALL
+                (SELECT m.size, m.attributes, true FROM {s}inbox m
                  WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, last.below)
                    AND (m.origin, m.id) < (name, 9223372036854775807)
                  ORDER BY m.origin, m.id)
@@ -710,7 +712,9 @@ BEGIN
             stored := stored + size;
             uncut := uncut + rows;
             IF octet_length(ahead) > 0 THEN
-                SELECT coalesce(sum(m.size), 0) INTO size FROM {s}unpacked_numbers(ahead) cut
+                SELECT coalesce(sum(m.size + CASE WHEN position('"headers":'::bytea IN m.attributes) > 0
+                                    THEN octet_length(m.attributes) ELSE 0 END), 0)
+                INTO size FROM {s}unpacked_numbers(ahead) cut
                 JOIN {s}inbox m ON m.ring = ring_id AND m.origin = name AND m.id = cut AND m.id >= floor;
                 stored := stored - size;
             END IF;
@@ -754,7 +758,9 @@ BEGIN
         IF last.mark <= oldest THEN
             INSERT INTO {s}inbox_sum
             SELECT ring_id, name, r.id + 1, last.total + r.total, 0, 0 FROM (
-                SELECT m.id, sum(m.size) OVER w AS total, row_number() OVER w AS place FROM {s}inbox m
+                SELECT m.id, row_number() OVER w AS place,
+                       sum(m.size + CASE WHEN position('"headers":'::bytea IN m.attributes) > 0
+                               THEN octet_length(m.attributes) ELSE 0 END) OVER w AS total FROM {s}inbox m
                 WHERE m.ring = ring_id AND (m.origin, m.id) >= (name, last.below)
                   AND (m.origin, m.id) < (name, last.certain_below)
                 WINDOW w AS (ORDER BY m.origin, m.id)
@@ -981,8 +987,13 @@ BEGIN
 
     IF EXISTS (SELECT FROM {s}setting t WHERE t.ring = ring_id AND t.quota IS NOT NULL) THEN
         PERFORM {s}check_quota(ring_id, array_agg(m.name), array_agg(m.size), is_writer) FROM (
-            SELECT mark || u.origin AS name, sum(octet_length(u.payload))::bigint AS size
-            FROM unnest(origins, payloads, skipped) u(origin, payload, is_skipped) WHERE NOT u.is_skipped GROUP BY 1
+            -- Messages of one row share its attributes.
+            SELECT mark || u.origin AS name, sum(octet_length(u.payload) + CASE
+                       WHEN abs(u.part) = u.place AND position('"headers":' IN u.attributes) > 0
+                       THEN octet_length(u.attributes) ELSE 0 END)::bigint AS size
+            FROM unnest(origins, payloads, skipped, parts, attributes) WITH ORDINALITY
+                u(origin, payload, is_skipped, part, attributes, place)
+            WHERE NOT u.is_skipped GROUP BY 1
         ) m;
     END IF;
 
