@@ -247,7 +247,7 @@ def told_safely(error: Exception) -> str:
     if isinstance(error, MessageQueueError):
         if is_own_text(str(error)):
             return str(error)
-        return (type(error).__doc__ or "").partition("\n")[0]
+        return (type(error).__doc__ or type(error).__name__).partition("\n")[0]
     return f"it could not be looked at ({type(error).__name__})"
 
 

@@ -1,7 +1,7 @@
 """Exceptions that this package raises on purpose.
 
 An error text names the problem, the expected value and what to do next. The default text of an error is the first line
-of its docstring.
+of its docstring, or its name if Python runs without docstrings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ class MessageQueueError(Exception):
     """The message queue failed."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
+        super().__init__(message or (type(self).__doc__ or type(self).__name__).partition("\n")[0])
 
 
 class InvalidInput(MessageQueueError, ValueError):

@@ -255,6 +255,12 @@ def test_it_is_a_program(mq: Terminal, tmp_path: Path) -> None:
         assert subprocess.run([*program, "message", "history"], capture_output=True).returncode == 2
 
 
+def test_errors_have_a_text_without_docstrings(sqlite_uri: str) -> None:
+    line = [sys.executable, "-OO", "-m", "airflow_mq", "--store", sqlite_uri, "block", "show", "00ff"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "error: UnknownBlock\n")
+
+
 def test_declaring_commands_loads_no_driver_and_no_airflow() -> None:
     code = (
         "import sys; import airflow_mq.cli.parser; "
