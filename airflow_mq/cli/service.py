@@ -149,9 +149,12 @@ def load(name: str) -> object:
 
 def load_callable(name: str) -> Callable[..., Any]:
     """Import a processor that takes single messages or whole batches; with `sys.exit`, it fails and ends no service."""
+    from ..engine.queue.attempts import check_runs
+
     found = load(name)
     if not callable(found):
         raise UsageError(f"invalid processor {name}: expected a callable, got {type(found).__name__}")
+    check_runs(found)
 
     @wraps(found)
     def called(*arguments: Any, **named: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import failures
 from ...observe import traces
@@ -16,7 +17,7 @@ from ..rules.book import Book
 from ..rules.characters import quoted, visible
 from ..rules.charging import Charge
 from ..rules.claims import Scales, Stretches
-from ..rules.errors import BlobMissing, InvalidOutcome
+from ..rules.errors import BlobMissing, InvalidInput, InvalidOutcome
 from ..rules.judging import Decision
 from ..rules.message import Posted
 from ..rules.outcome import (
@@ -55,7 +56,18 @@ class BatchProcessor:
     def __init__(
         self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None
     ) -> None:
+        check_runs(process)
         self.process, self.weigher = process, weigher
+
+
+def check_runs(function: Callable[..., Any]) -> None:
+    """Raise `InvalidInput` for a function of which a call only makes a coroutine or a generator."""
+    lazy = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+    if any(is_lazy(function) for is_lazy in lazy):
+        raise InvalidInput(
+            f"invalid processor {getattr(function, '__qualname__', type(function).__name__)} (async, or a generator): "
+            "expected a function that returns an outcome; call asyncio.run(…) in it"
+        )
 
 
 def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> BatchProcessor:

@@ -13,7 +13,7 @@ from functools import update_wrapper
 from typing import Any, cast
 
 from ..rules.errors import InvalidInput
-from .attempts import Answer, BatchProcessor, Processor
+from .attempts import Answer, BatchProcessor, Processor, check_runs
 
 #: Parameters by name; a codec's value takes the place of the payload.
 KNOWN = {"payload": "payload", "origin": "origin", "message": "message", "delivery": "message"}
@@ -67,6 +67,7 @@ def _caller(function: Callable[..., Answer], given: Mapping[str, str] | None, fi
 
 def _arguments(function: Callable[..., Answer], fixed: Collection[str]) -> dict[str, str] | None:
     """Return what each parameter receives, by name, or by `/` and name if it has only a place; None: the delivery."""
+    check_runs(function)
     try:
         parameters = inspect.signature(function).parameters.values()
     except TypeError:

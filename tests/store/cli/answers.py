@@ -45,3 +45,7 @@ def interrupted(delivery: Delivery) -> None:
 
 def whole_batch(batch: Batch) -> None:
     print("batch of", len(batch))
+
+
+async def waits(payload: bytes, origin: str) -> None:
+    """Process nothing unless it is awaited."""

@@ -144,6 +144,7 @@ def test_a_processor_that_cannot_be_found(mq: Terminal) -> None:
         ("no.such.module:f", "ModuleNotFoundError"),
         (f"{HERE}:missing", "AttributeError"),
         (f"{HERE}:NOT_A_FUNCTION", "expected a callable"),
+        (f"{HERE}:waits", "async, or a generator"),
     ):
         said = mq("service", "--processor", name, code=2)
         assert reason in said.err and said.err.count("\n") == 1

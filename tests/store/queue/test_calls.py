@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from airflow_mq import Address, Delivery, MessageQueue, Processor, Processors, Weight
+from airflow_mq import Address, Delivery, MessageQueue, Processor, Processors, Weight, batch_processor
 from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.examples.simple import log
@@ -117,6 +118,28 @@ def test_a_wrong_signature_is_refused_before_anything_is_claimed(
     with pytest.raises(InvalidInput, match="expected one parameter"):
         queue.execute_overweight(Address("acme", 0, 0), function)
     assert list(queue.inspect.events()) == before
+
+
+async def waits(payload: bytes, origin: str) -> None:
+    """Process nothing unless it is awaited."""
+
+
+def yields(payload: bytes, origin: str) -> Any:
+    yield payload
+
+
+async def waits_and_yields(payload: bytes, origin: str) -> Any:
+    yield payload
+
+
+@pytest.mark.parametrize("function", [waits, yields, waits_and_yields, partial(waits, b"x")])
+def test_a_function_that_a_call_does_not_run_is_refused(queue: MessageQueue, function: Callable[..., Any]) -> None:
+    queue.enqueue_message("acme", b"a")
+    with pytest.raises(InvalidInput, match=r"invalid processor \w+ \(async, or a generator\)"):
+        queue.service_queues(function, Weight(10**6, 1 << 20))
+    with pytest.raises(InvalidInput, match="asyncio.run"):
+        batch_processor(function)
+    assert [message.attempts for message in queue.inspect.peek("acme")] == [0]
 
 
 def test_attributes_of_a_function_stay() -> None:
