@@ -31,6 +31,9 @@ class BlockLink(BaseOperatorLink):
     name = "Block"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        if not hasattr(operator, "mq_conn_id"):
+            # A mapped task that Airflow could not expand, because the plan's XComs are gone.
+            return ""
         plan = getattr(operator, "plan_task_id", None) or ti_key.task_id
         block = ti_key.xcom_pull(task_ids=plan, key=BLOCK) if hasattr(ti_key, "xcom_pull") else None
         planned = block if isinstance(block, Mapping) else {}

@@ -318,6 +318,20 @@ def test_a_block_in_one_call(run_dag: RunDag, sqlite_queue: MessageQueue) -> Non
     assert [given(run, f"{name}.settle")["processed"] for name in ("first", "second", "third")] == [3, 2, 1]
 
 
+def test_a_block_in_a_dag_whose_tasks_push_no_results(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+    fill(sqlite_queue, {"a": [b"1"]})
+
+    run = run_dag(
+        """
+        with DAG("scene", schedule=None, default_args={"do_xcom_push": False}):
+            block(processors=ALL, mq_conn_id="mq_stage")
+        """
+    )
+
+    assert run.state == "success"
+    assert sqlite_queue.footprint("a").count == 0
+
+
 def test_notifiers(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
     from airflow_mq import Weight
 

@@ -250,3 +250,5 @@ def test_the_link_to_a_block_leads_to_the_page_at_that_block(plan_task_id: str |
     told.clear()
     link = BlockLink().get_link(operator, ti_key=ti("block.plan"))
     assert link.endswith("/plugin/airflow-mq#/blocks?conn=my+queue"), "no block was planned"
+    # Airflow passes the mapped operator if the plan's XComs are gone.
+    assert BlockLink().get_link(SimpleNamespace(plan_task_id="block.plan"), ti_key=ti("block.process")) == ""

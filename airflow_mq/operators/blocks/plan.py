@@ -72,7 +72,8 @@ class PlanBlockOperator(QueueOperator):
         patience: float | str = PATIENCE,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # The other tasks need its XComs, also if `default_args` switch off those of all tasks.
+        super().__init__(**{**kwargs, "do_xcom_push": True})
         self.processors = processors
         self.limit = limit
         self.lease = lease
