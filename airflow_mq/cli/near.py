@@ -18,9 +18,9 @@ def meant(queue: MessageQueue, name: str | None) -> str:
 
     The first one below it comes first, then those that begin with the same character: there may be many more origins.
     """
-    for prefix in (f"{name}/", name[:1], "") if name else ():
+    for prefix in (name, name[:1], "") if name else ():
         known = [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count]
-        found = next(iter(known), None) if prefix == f"{name}/" else nearest(str(name), known)
+        found = next((one for one in known if one.startswith(f"{name}/")), None) or nearest(str(name), known)
         if found is not None:
             return question(found if found != name else None)
     return ""
