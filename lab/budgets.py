@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_772),
     "lines of the engine": Budget(28_042, 19_500),
     "lines of the command line": Budget(5_856),
-    "lines of the package": Budget(50_623, 38_000),
+    "lines of the package": Budget(50_632, 38_000),
     "lines of SQL without migrations": Budget(1_877, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
