@@ -25,7 +25,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
-from typing import Any
+from io import BytesIO
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -46,7 +49,7 @@ from ..engine.rules.weight import Weight
 from ..engine.store import codec
 from ..engine.store.blob_files import by_fsspec
 from ..processors import Part, Processors
-from .items import Place, batches_of, neighbours_of
+from .items import Place, batches_of, groups_of, neighbours_of
 from .reports import chunked, patiently
 from .share import Reported, Task, left_of
 from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
@@ -75,7 +78,6 @@ _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 #: Columns that the job reads of messages; the first ones are their place.
 _PLACE = ("origin", "priority", "page", "item")
 _READ = (*_PLACE, "payload", "headers", "attempt", "block", "sent_at")
-_ROWS = 10_000
 
 
 #: File systems that a task opened by a connection, and their paths, by the address below which they are used.
@@ -130,7 +132,7 @@ class Folder:
         _kept.add(files)
         return pafs.PyFileSystem(pafs.FSSpecHandler(files)), path
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: IO[bytes]) -> None:
         """Write a file, whole or not at all."""
         files, place = self._place()
         files.create_dir(place, recursive=True)
@@ -139,18 +141,21 @@ class Folder:
         is_object_store = self.path.partition("://")[0] in _OBJECT_STORES
         written = target if is_object_store else f"{place}/.{secrets.token_hex(8)}.tmp"
         with files.open_output_stream(written) as stream:
-            stream.write(data)
+            copyfileobj(data, stream)
         if not is_object_store:
             # HDFS renames nothing onto a file. Only files of messages are replaced, before there is a manifest.
             if not isinstance(files, pafs.LocalFileSystem) and files.get_file_info(target).type == pafs.FileType.File:
                 files.delete_file(target)
             files.move(written, target)
 
-    def write_table(self, name: str, table: pa.Table) -> None:
-        """Write a table as Parquet."""
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
-        self.write(name, sink.getvalue().to_pybytes())
+    def write_table(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write record batches as Parquet, each as a row group. Closing a stream would complete a part of a file."""
+        with TemporaryFile() as file:
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            file.seek(0)
+            self.write(name, file)
 
     def read(self, name: str) -> bytes:
         """Read a file."""
@@ -162,14 +167,15 @@ class Folder:
             raise InvalidInput(f"missing file {name} in {self.path}: hand the part over again") from None
 
     def tables(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a Parquet file: all columns, or these."""
+        """Yield the row groups of a Parquet file, one at a time: all columns, or these."""
         files, place = self._place()
         with (
             codec.reading(f"the file {name} in the exchange folder"),
             files.open_input_file(f"{place}/{name}") as stream,
             pq.ParquetFile(stream) as file,
         ):
-            yield from file.iter_batches(batch_size=_ROWS, columns=columns)
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(row_groups=[group], columns=columns)
 
     def names(self) -> list[str]:
         """Return the names of the folder's files, in order."""
@@ -219,7 +225,7 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
     epoch = max((answers.epoch for answers in answered.values()), default=0)
     plain = {**asdict(terms), "exceptions": sorted(terms.exceptions)}
     manifest = {"block": block.id, "manner": plain, "shares": shares, "epoch": epoch}
-    folder.write("manifest.json", json.dumps(manifest).encode())
+    folder.write("manifest.json", BytesIO(json.dumps(manifest).encode()))
     return folder.path
 
 
@@ -233,7 +239,8 @@ def _write_messages(
 ) -> None:
     """Write the messages of a share that have none of these outcomes."""
     left = left_of(batches, answered, terms, Reported())
-    folder.write_table(name, pa.Table.from_batches(tables_of(batches_of(left)), schema=MESSAGES))
+    # A page may have many references: with their payloads, its messages are grouped by size.
+    folder.write_table(name, MESSAGES, tables_of(batch for group in groups_of(left) for batch in batches_of(group)))
 
 
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:
@@ -326,13 +333,12 @@ class FolderSide:
         self._chance = secrets.token_hex(4)
 
     def begin(self) -> None:
-        runs = neighbours_of(self._rows(_PLACE), _place)
-        reports = [Report(*_place(run[0]), _place(run[-1])[2], BEGUN) for run in runs]
+        reports = [Report(*_place(run[0]), _place(run[-1])[2], BEGUN) for run in self._runs(_PLACE)]
         if reports:
             self.report(reports)
 
     def batches(self) -> Iterator[Batch]:
-        for rows in neighbours_of(self._rows(_READ), _place):
+        for rows in self._runs(_READ):
             book, page, first = _place(rows[0])
             _, _, _, at, payloads, headers, attempts, blocks, sent = zip(*rows)
             notes = {index: Note(attempts=attempt - 1) for index, attempt in zip(at, attempts) if attempt > 1}
@@ -340,13 +346,13 @@ class FolderSide:
             attributes = {index: Attributes(headers=dict(given)) for index, given in zip(at, headers) if given}
             yield Batch(book, payloads, page, first, block=blocks[0], _facts=partial(Facts, notes, times, attributes))
 
-    def _rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the file's messages as rows."""
+    def _runs(self, names: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the file's messages as rows, in groups of neighbours in a row group."""
         for table in (self.folder / "messages").tables(f"{self.share}.parquet", names):
             columns = [table.column(name) for name in names]
             # Times as numbers: they have more digits than a date shows.
             plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in columns]
-            yield from zip(*(column.to_pylist() for column in plain))
+            yield from neighbours_of(zip(*(column.to_pylist() for column in plain)), _place)
 
     def report(self, reports: Sequence[Report]) -> None:
         rows = [
@@ -354,8 +360,8 @@ class FolderSide:
             for r in reports
         ]
         arrays = [pa.array(column, kind.type) for column, kind in zip(zip(*rows), _OUTCOMES)]
-        table = pa.Table.from_arrays(arrays, schema=_OUTCOMES)
-        (self.folder / "outcomes").write_table(f"{self.share}-{time.time_ns():020}-{self._chance}.parquet", table)
+        name, table = f"{self.share}-{time.time_ns():020}-{self._chance}.parquet", pa.record_batch(arrays, _OUTCOMES)
+        (self.folder / "outcomes").write_table(name, _OUTCOMES, [table])
 
     def answered(self) -> Mapping[str, Answers]:
         return collected(lambda: _reports(self.folder / "outcomes", self.share))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 
 from airflow_mq import MessageQueue, Processor, Weight, Yield
-from airflow_mq.engine.queue.values import Report
+from airflow_mq.engine.queue.values import Batch, Report
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput, StoreCorrupt, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.spark import exchange
@@ -241,10 +243,10 @@ def test_a_file_is_there_whole_or_not_at_all(like_hdfs: str) -> None:
 
     with pytest.raises(TypeError):
         # As a process that dies, or a disk that is full, while it writes.
-        folder.write("outcomes.parquet", "no bytes")  # type: ignore[arg-type]
+        folder.write("outcomes.parquet", StringIO("no bytes"))  # type: ignore[arg-type]
     assert folder.names() == []
     for data in (b"first", b"second"):
-        folder.write("outcomes.parquet", data)
+        folder.write("outcomes.parquet", BytesIO(data))
         assert (folder.names(), folder.read("outcomes.parquet")) == (["outcomes.parquet"], data)
 
 
@@ -286,7 +288,7 @@ def test_a_forked_child_closes_no_file_system_of_its_parent(tmp_path: Path, monk
     monkeypatch.setattr(exchange, "find_spec", lambda name: name)
     monkeypatch.setitem(_registry, "hdfs", EndsInItsProcess)
     folder = exchange.Folder(f"hdfs://{tmp_path}/queues")
-    folder.write("manifest.json", b"{}")
+    folder.write("manifest.json", BytesIO(b"{}"))
 
     child = os.fork()
     if child == 0:
@@ -324,6 +326,37 @@ def test_the_manifest_is_written_last(make_ring: MakeRing, tmp_path: Path, monke
     folder = exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
 
     assert json.loads(Path(folder, "manifest.json").read_text())["shares"][0]["messages"] == 1
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_share_is_written_and_read_piece_by_piece(
+    make_ring: MakeRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, external: bool
+) -> None:
+    queue, piece, count = make_ring(), 1 << 20, 250
+    monkeypatch.setattr("airflow_mq.spark.items.GROUP_BYTES", piece)
+    payloads = [random.Random(number).randbytes(60_000) for number in range(count)]
+    if external:
+        queue.admin.change_ring(blob_path=str(tmp_path / "blobs"))
+        for payload in payloads:
+            queue.payloads.enqueue("a", payload)
+    else:
+        queue.enqueue_messages("a", payloads)
+    routes, block = processors(), queue.blocks.plan()
+    (share,) = [task.share for task in tasks_of(block, terms_of(queue, block), routes, whole(routes), 1)]
+    folder, held, before = exchange.Folder(str(tmp_path / "exchange")), [0], pa.total_allocated_bytes()
+
+    def batches() -> Iterator[Batch]:
+        for batch in exchange._read(queue, block.token, share):
+            held.append(pa.total_allocated_bytes() - before)
+            yield batch
+
+    exchange._write_messages(folder / "messages", "0.parquet", batches(), {}, terms_of(queue, block))
+    ids: list[bytes] = []
+    for batch in exchange.FolderSide(folder, "0").batches():
+        held.append(pa.total_allocated_bytes() - before)
+        assert sum(map(len, batch.payloads)) < 2 * piece
+        ids.extend(batch.ids)
+    assert ids == message_ids(payloads) and max(held) < 6 * piece < sum(map(len, payloads)) / 2
 
 
 def _fail(*_: Any) -> None:

@@ -110,8 +110,6 @@ def _check_outcomes(draw: Draw) -> None:
 
 def _check_messages(draw: Draw) -> None:
     """Write messages as a file, and read them."""
-    import pyarrow as pa
-
     from airflow_mq.spark.exchange import Folder, FolderSide
     from airflow_mq.spark.tables import MESSAGES, tables_of
 
@@ -122,8 +120,7 @@ def _check_messages(draw: Draw) -> None:
         attributes = {at: Attributes(headers=headers)} if headers else {}
         facts = Facts({at: Note(attempts=draw.byte())}, {at: draw.whole(6)}, attributes)
         batches.append(Batch(book, [payload], page, at, block=17, _facts=partial(Facts, *facts)))
-    table = pa.Table.from_batches(tables_of(batches), schema=MESSAGES)
-    Folder(str(folder() / "messages")).write_table("000000.parquet", table)
+    Folder(str(folder() / "messages")).write_table("000000.parquet", MESSAGES, tables_of(batches))
     side = FolderSide(Folder(str(folder())), "000000")
     assert list(map(_values, messages_of(side.batches()))) == list(map(_values, messages_of(batches)))
 
