@@ -37,6 +37,7 @@ import pyarrow.parquet as pq
 from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.queue.values import Batch, Report
+from ..engine.rules.blob import Reference
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import ConfigRefused, InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.message import Attributes
@@ -77,7 +78,7 @@ _OUTCOMES = pa.schema(
 _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 #: Columns that the job reads of messages; the first ones are their place.
 _PLACE = ("origin", "priority", "page", "item")
-_READ = (*_PLACE, "payload", "headers", "attempt", "block", "sent_at")
+_READ = (*_PLACE, "payload", "headers", "id", "attempt", "block", "sent_at")
 
 
 #: File systems that a task opened by a connection, and their paths, by the address below which they are used.
@@ -340,7 +341,9 @@ class FolderSide:
     def batches(self) -> Iterator[Batch]:
         for rows in self._runs(_READ):
             book, page, first = _place(rows[0])
-            _, _, _, at, payloads, headers, attempts, blocks, sent = zip(*rows)
+            _, _, _, at, stored, headers, ids, attempts, blocks, sent = zip(*rows)
+            # The id of a plain message is its hash, which no message contains.
+            payloads = [Reference.read(data) if data[8:40] == id_ else data for data, id_ in zip(stored, ids)]
             notes = {index: Note(attempts=attempt - 1) for index, attempt in zip(at, attempts) if attempt > 1}
             times = {index: time for index, time in zip(at, sent) if time is not None}
             attributes = {index: Attributes(headers=dict(given)) for index, given in zip(at, headers) if given}

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.processors import Processor, Processors
 from airflow_mq.spark import exchange
@@ -64,7 +65,13 @@ def test_what_a_ring_calls_too_large_stays_a_reference(queue: MessageQueue) -> N
     assert ("acme", LARGE) not in SEEN and ("acme", b"plain") in SEEN
 
 
-def test_over_a_folder(queue: MessageQueue, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_over_a_folder(queue: MessageQueue, tmp_path: Path, is_whole: bool) -> None:
+    reference = next(Reference.of(blob.hash, blob.size) for blob in queue.payloads.list() if blob.size == len(LARGE))
+    if not is_whole:
+        queue.admin.change_ring(whole_payloads=len(LARGE) - 1)
+        # The bytes of a reference as a plain message.
+        queue.enqueue_message("acme", bytes(reference))
     block = queue.blocks.plan()
     (part,) = PROCESSORS.parts({"acme": block.messages})
     folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
@@ -74,5 +81,13 @@ def test_over_a_folder(queue: MessageQueue, tmp_path: Path) -> None:
             run_share(task.processor, side, channel.terms())
     exchange.take_back(queue, block.token, folder)
     queue.blocks.settle(block)
-    assert SEEN == [("acme", LARGE), ("acme", b"plain")]
-    assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.payloads.list() == []
+    events = [(event.fate.name, event.id) for event in queue.inspect.events()]
+    if is_whole:
+        assert SEEN == [("acme", LARGE), ("acme", b"plain")]
+        assert sorted(_fates(queue)) == ["PROCESSED", "PROCESSED", "UNSUPPORTED"] and queue.payloads.list() == []
+    else:
+        plain = [b"plain", bytes(reference)]
+        assert [payload for _, payload in SEEN] == [reference, *plain]
+        assert [isinstance(payload, Reference) for _, payload in SEEN] == [True, False, False]
+        expected = [("PROCESSED", id_) for id_ in (reference.hash, *message_ids(plain))]
+        assert sorted(event for event in events if event[0] == "PROCESSED") == sorted(expected)
