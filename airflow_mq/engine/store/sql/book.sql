@@ -344,7 +344,7 @@ FROM (SELECT m.items, m.size FROM {s}inbox m
       WHERE m.ring = :ring AND m.origin = :origin AND m.id >= :floor ORDER BY m.id LIMIT :most) u
 
 -- name: depths (postgres)
-SELECT w.origin, u.mails, u.items, u.size,
+SELECT w.origin, u.rows, u.items, u.size,
        (SELECT m.sent_at FROM {s}inbox m
         WHERE m.ring = :ring AND m.origin = w.origin AND m.id = coalesce(
            (SELECT p.first_row FROM {s}page p
@@ -360,7 +360,7 @@ SELECT w.origin, u.mails, u.items, u.size,
            WHERE p.ring = :ring AND p.origin = w.origin AND p.set_aside > 0 LIMIT :most) k) AS set_aside
 FROM {each origin text[], floor bigint[], begin bigint[]}
 CROSS JOIN LATERAL (
-    SELECT count(*) AS mails, coalesce(sum(n.items), 0)::bigint AS items, coalesce(sum(n.size), 0)::bigint AS size
+    SELECT count(*) AS rows, coalesce(sum(n.items), 0)::bigint AS items, coalesce(sum(n.size), 0)::bigint AS size
     FROM (SELECT m.items, m.size FROM {s}inbox m
           WHERE m.ring = :ring AND m.origin = w.origin AND m.id >= w.floor ORDER BY m.id LIMIT :most) n
 ) u
