@@ -20,13 +20,13 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_mq.engine.rules.errors import (
     AddressRefused,
     InvalidInput,
     LoginRefused,
-    MessageQueueError,
     NetworkFileSystem,
     SchemaMissing,
     SchemaTooNew,
@@ -200,7 +200,8 @@ async def readings_of(
                         yield await poller.read()
                         retry = FIRST_RETRY
                         await poller.sleep(poll_interval)
-            except (MessageQueueError, OSError) as error:
+            except Exception as error:
+                # A secrets backend may raise anything.
                 cause = told_safely(error)
                 if give_up and isinstance(error, LASTING):
                     yield f"connection {mq_conn_id!r}: {cause}"
@@ -233,8 +234,12 @@ class Poller:
     async def __aenter__(self) -> Poller:
         address, ring = await self._target()
         self._queue = await self._in_thread(lambda: _open(address, ring))
-        if address.driver == "postgresql":
-            self._listening = await self._listen(address)
+        try:
+            if address.driver == "postgresql":
+                self._listening = await self._listen(address)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -252,7 +257,10 @@ class Poller:
         from asgiref.sync import sync_to_async
 
         # The triggerer's parent resolves connections, in a thread that it keeps for that.
-        place: tuple[StoreAddress, str] = await sync_to_async(MessageQueueHook(self.mq_conn_id).place)(self.ring)
+        try:
+            place: tuple[StoreAddress, str] = await sync_to_async(MessageQueueHook(self.mq_conn_id).place)(self.ring)
+        except AirflowNotFoundException:
+            raise AddressRefused("Airflow has no such connection") from None
         return place
 
     async def _in_thread(self, call: Callable[[], T]) -> T:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -56,6 +57,15 @@ _FIGURES = re.compile(r"\d+ms|\(\+\d+ .*\)|\[thrd:[^]]*\]|#consumer-\d+")
 
 class KafkaFailed(MessageQueueError):
     """The Kafka cluster failed."""
+
+
+@contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Raise `KafkaFailed` for an error of the driver."""
+    try:
+        yield
+    except _driver().KafkaException as error:
+        raise KafkaFailed(f"{what}: {error.args[0].str()}") from error
 
 
 class UnfitRecord(MessageQueueError):
@@ -154,6 +164,10 @@ class KafkaTopics:
 
         That is its end at the beginning of the run. The next call begins another run.
         """
+        with _failing("the Kafka cluster failed"):
+            return self._fetch(most)
+
+    def _fetch(self, most: int) -> Sequence[Arrived]:
         self._go_back()
         if self._is_over and self._is_read():
             self._is_over = False
@@ -182,10 +196,8 @@ class KafkaTopics:
         """Ask for the ends of partitions that a run begins to read."""
         driver = _driver()
         for place in (self._assigned or set()) - self._goals.keys():
-            try:
+            with _failing("the end of a partition cannot be read"):
                 _, end = self.consumer.get_watermark_offsets(driver.TopicPartition(*place), timeout=self.patience)
-            except driver.KafkaException as error:
-                raise KafkaFailed(f"the end of a partition cannot be read: {error.args[0].str()}") from error
             self._goals[place] = end
 
     def _go_back(self) -> None:

@@ -58,7 +58,7 @@ def harmless(function: Callable[P, T]) -> Callable[P, T | None]:
             return function(*args, **kwargs)
         except Exception as error:
             # The text of the error may contain an address with a secret.
-            log.warning("tracing failed (%s)", type(error).__name__)
+            log.warning("tracing or lineage failed (%s)", type(error).__name__)
             return None
 
     return attempt

@@ -140,14 +140,19 @@ def seconds_of(value: object, name: str) -> float | None:
         raise AirflowFailException(str(error)) from None
 
 
-def number_of(value: object, name: str, kind: str) -> float | None:
-    """Return a number that an author wrote, perhaps in a template; None for none or empty text."""
+def number_of(value: object, name: str, kind: str, most: float = 1 << 53) -> float | None:
+    """Return a number from 0 to `most` that an author wrote, perhaps in a template; None for none or empty text.
+
+    Whole numbers up to the default are exact as numbers with a fraction.
+    """
     if value is None or value == "":
         return None
     try:
-        return float(value)  # type: ignore[arg-type]
+        if 0 <= (number := float(value)) <= most:  # type: ignore[arg-type]
+            return number
     except (TypeError, ValueError, OverflowError):
-        raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}") from None
+        pass
+    raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}")
 
 
 def whole_of(value: object, name: str, kind: str = "a whole number") -> int | None:
@@ -155,8 +160,7 @@ def whole_of(value: object, name: str, kind: str = "a whole number") -> int | No
     number = number_of(value, name, kind)
     if number is None:
         return None
-    # Up to this one, whole numbers are exact as numbers with a fraction.
-    if not 0 <= number <= 1 << 53 or number != int(number):
+    if number != int(number):
         raise AirflowFailException(f"invalid {name} {shown(value, 80, repr)}: expected {kind}")
     return int(number)
 

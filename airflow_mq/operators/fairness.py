@@ -60,9 +60,10 @@ class CheckFairnessOperator(QueueOperator):
         most_wait = whole_of(self.most_wait, "most_wait", BLOCKS)
         most_late = whole_of(self.most_late, "most_late", BLOCKS)
         most_error = number_of(self.most_error, "most_error", "a fraction, such as 0.05")
-        least_jain = number_of(self.least_jain, "least_jain", "a number from 0 to 1")
+        least_jain = number_of(self.least_jain, "least_jain", "a number from 0 to 1", 1)
         with self.opened(context) as queue:
-            report = queue.inspect.fairness(whole_of(self.blocks, "blocks", BLOCKS) or 100)
+            blocks = whole_of(self.blocks, "blocks", BLOCKS)
+            report = queue.inspect.fairness(100 if blocks is None else blocks)
         broken = report.broken(most_wait=most_wait, most_late=most_late, most_error=most_error, least_jain=least_jain)
         index = "no queue had more than it got" if report.jain is None else f"Jain's index is {report.jain:.3f}"
         self.log.info(

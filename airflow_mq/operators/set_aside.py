@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.rules.characters import shown, visible
-from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput, MessageQueueError, TokenRefused
 from airflow_mq.engine.rules.filters import FILTERS
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
@@ -26,7 +27,7 @@ from airflow_mq.operators.base import (
 )
 from airflow_mq.operators.blocks.process import ProcessMessagesOperator
 from airflow_mq.operators.blocks.settle import SETTLED, readable, summary_of
-from airflow_mq.operators.blocks.xcoms import block_as_xcom, checked_part
+from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, checked_part
 from airflow_mq.processors import AnyProcessors, Part, Processors
 from airflow_mq.words import many
 
@@ -98,10 +99,15 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
             planned = block_as_xcom(queue, block)
             try:
                 self.process(context, processors, checked_part(self.part, processors), planned)
-            finally:
-                summary = summary_of(planned, queue.blocks.settle(block))
-                context["ti"].xcom_push(key=SETTLED, value=summary)
-                self.log.info("%s", readable(summary))
+            except BaseException:
+                # What was reported counts; the error of processing is the one to show.
+                with suppress(MessageQueueError):
+                    self._settle(queue, context, planned)
+                raise
+            try:
+                summary = self._settle(queue, context, planned)
+            except TokenRefused as error:
+                raise AirflowFailException(f"the outcome of message {address} came too late: {error}") from None
         if summary["returned"]:
             raise AirflowFailException(
                 f"message {address} was not executed: its processor yielded, or used more than {limit}; it stays set "
@@ -109,6 +115,12 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
             )
         if summary["failed"]:
             raise AirflowFailException(f"message {address} failed for good, by its processor's outcome; it is deleted")
+        return summary
+
+    def _settle(self, queue: MessageQueue, context: Context, planned: PlannedBlock) -> Summary:
+        summary = summary_of(planned, queue.blocks.settle(planned["token"]))
+        context["ti"].xcom_push(key=SETTLED, value=summary)
+        self.log.info("%s", readable(summary))
         return summary
 
     def _rules(self) -> Processors:

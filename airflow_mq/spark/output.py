@@ -113,6 +113,8 @@ def _write(writer: DataFrameWriter, session: SparkSession, final: str, aside: st
 
 
 def _output(block: str | None, part: str | None) -> Output:
+    if (block is None) != (part is None):
+        raise InvalidInput("block and part belong together: pass both, or none within a processor")
     if block is not None and part is not None:
         for name in (block, part):
             if not name or "/" in name or name.startswith((".", "_")):

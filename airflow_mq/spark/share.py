@@ -122,8 +122,11 @@ def load_function(name: str) -> Function:
 def check_function(processor: Processor) -> None:
     """Load a processor's function and codec; raise `InvalidInput` if the function does not fit its shape."""
     function = load_function(processor.function)
-    if processor.shape == "message" and not isinstance(function, BatchProcessor):
-        processor_of(function)
+    if not isinstance(function, BatchProcessor):
+        if processor.shape == "message":
+            processor_of(function)
+    elif processor.shape != "message":
+        raise InvalidInput(f"{processor.function} is a batch processor: expected the shape 'message'")
     if processor.codec:
         load_codec(processor.codec)
 

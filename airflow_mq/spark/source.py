@@ -42,6 +42,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ from ..engine.rules.priority import REGULAR, check_priority
 from ..engine.rules.units import check_seconds
 from .arguments import BLOCK, STORE
 from .lease import BlockLease
-from .reports import patiently
+from .reports import chunked, patiently
 from .store_side import StoreChannel, block_name, from_environment, live_block, shares_of, terms_of
 from .tables import MESSAGES, MESSAGES_DDL, tables_of
 
@@ -300,7 +301,7 @@ def _row(origin: str, payload: bytes, key: str | None, headers: object, priority
     if not (key or headers or priority):
         return SentRow(_digest(origin, payload), origin, payload)
     texts: dict[str, str] = dict(headers or {})  # type: ignore[call-overload]
-    digest = None if key else _digest(origin, payload, repr(sorted(texts.items())).encode())
+    digest = None if key else _digest(origin, payload, (repr(sorted(texts.items())) + (priority or "")).encode())
     return SentRow(digest, origin, Message(payload, key or None, None, texts or None, priority))
 
 
@@ -400,8 +401,9 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _settle(self, block: Block) -> bool:
         """Settle a block as done; return whether it lived."""
         try:
-            self.queue.blocks.report(block, [batch.answer() for batch in block.batches()])
-            self.queue.blocks.settle(block)
+            for reports in chunked(batch.answer() for batch in block.batches()):
+                patiently(partial(self.queue.blocks.report, block, reports))
+            patiently(partial(self.queue.blocks.settle, block))
         except (TokenRefused, UnknownBlock):
             return False
         return True

@@ -77,6 +77,10 @@ def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
         ({"most_wait": "1.5"}, "invalid most_wait '1.5': expected a whole number of blocks"),
         ({"blocks": -1}, "invalid blocks -1: expected a whole number"),
         ({"most_error": "much"}, "invalid most_error 'much': expected a fraction, such as 0.05"),
+        ({"least_jain": "nan"}, "invalid least_jain 'nan': expected a number from 0 to 1"),
+        ({"least_jain": 95}, "invalid least_jain 95: expected a number from 0 to 1"),
+        ({"most_error": -1}, "invalid most_error -1: expected a fraction"),
+        ({"blocks": 0}, "blocks"),
         ({"least_jain": "high"}, "invalid least_jain 'high': expected a number from 0 to 1"),
     ],
 )

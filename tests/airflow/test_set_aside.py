@@ -107,6 +107,27 @@ def test_what_was_not_executed_waits_where_it_was(
     assert queue.blocks.list("planned") == []
 
 
+def test_an_outcome_that_comes_too_late_is_named_and_not_tried_again(
+    queue: MessageQueue, heavy: Address, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    from tests.airflow import functions
+
+    def release() -> None:
+        with MessageQueue(queue.store.address) as other:
+            other.blocks.release(other.blocks.list("planned")[0].token)
+
+    def process(payload: bytes, origin: str) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(release).result()
+
+    monkeypatch.setattr(functions, "release", process, raising=False)
+    with pytest.raises(AirflowFailException, match="released"):
+        run.execute(execute(heavy, processors=in_place(function="tests.airflow.functions:release")))
+    assert [one.address for one in queue.set_aside.list()] == [heavy]
+
+
 @pytest.mark.parametrize(
     ("address", "says"),
     [("nonsense", "ORIGIN:PAGE:INDEX"), ("zebra:0:0", "no processor takes 'zebra'"), ("a:7:0", ".")],

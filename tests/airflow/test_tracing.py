@@ -349,7 +349,7 @@ def test_a_block_does_not_fail_with_its_trace(
     monkeypatch.setattr(Inspect, "headers", broken)
 
     assert run.whole()["processed"] == 1
-    assert "tracing failed (RuntimeError)" in caplog.text
+    assert "tracing or lineage failed (RuntimeError)" in caplog.text
     assert "hunter2" not in caplog.text
 
 

@@ -285,6 +285,28 @@ def test_each_error_that_a_person_has_to_correct_ends_a_wait(
     assert "error" in asyncio.run(first_event(getattr(triggers, kind)(CONN_ID, give_up=True)))
 
 
+@pytest.mark.parametrize("kind", ["QueueReadyTrigger", "SetAsideTrigger"])
+def test_a_connection_that_is_gone_ends_a_wait_and_a_broken_secrets_backend_does_not(
+    sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
+    from airflow_mq import triggers
+
+    def fail(error: Exception) -> None:
+        def place(*args: object) -> None:
+            raise error
+
+        monkeypatch.setattr(triggers.MessageQueueHook, "place", place)
+
+    fail(AirflowNotFoundException("gone"))
+    assert "no such connection" in asyncio.run(first_event(getattr(triggers, kind)(CONN_ID, give_up=True)))["error"]
+    fail(RuntimeError("the secret is hunter2"))
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(first_event(getattr(triggers, kind)(CONN_ID, give_up=True), 2.0))
+    assert "(RuntimeError)" in caplog.text and "hunter2" not in caplog.text
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize("wrong", [{"password": "wrong"}, {"schema": "no_such_database"}, {"login": "nobody"}])
 def test_a_login_that_is_refused_ends_a_wait(pg_uri: str, monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:

@@ -269,5 +269,7 @@ def test_what_cannot_be_written_is_refused() -> None:
         write_block(Frame(), "/nowhere")
     with pytest.raises(InvalidInput, match="invalid name for output"):
         write_block(Frame(), "/nowhere", block="17", part="../x")
+    with writing_for("17-a", "orders-1-of-1"), pytest.raises(InvalidInput, match="block and part belong together"):
+        write_block(Frame(), "/nowhere", block="18")
     with writing_for("17-a", "orders-1-of-1"), pytest.raises(InvalidInput, match="reserved column 'mq_part'"):
         write_block(Frame(), "/nowhere")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_mq import BadFormat, Batch, Done, MessageQueue, Processor, Weight, Yield, ticker
@@ -23,6 +24,7 @@ from airflow_mq.spark.driver import check_functions
 from airflow_mq.spark.lease import BlockLease
 from airflow_mq.spark.reports import Reporter, patiently
 from airflow_mq.spark.share import load_function, run_share
+from airflow_mq.spark.source import sent_rows
 from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
 from tests.spark.conftest import processors, whole
 from tests.spark.functions import all_tried, process
@@ -522,6 +524,18 @@ def test_a_job_whose_codec_cannot_be_loaded_fails_in_its_driver() -> None:
     rules = processors(Processor("typed", "tests.spark.functions:process", codec="tests.spark.functions:Ordr"))
     with pytest.raises(InvalidInput, match="cannot load codec tests.spark.functions:Ordr"):
         check_functions(rules, whole(rules))
+
+
+@pytest.mark.parametrize("shape", ["arrow", "dataframe"])
+def test_a_batch_processor_fits_messages_alone(shape: str) -> None:
+    rules = processors(Processor("batches", "tests.spark.functions:batched", shape=shape))
+    with pytest.raises(InvalidInput, match="is a batch processor: expected the shape 'message'"):
+        check_functions(rules, whole(rules))
+
+
+def test_rows_that_differ_in_their_priority_alone_are_different_messages() -> None:
+    rows = pa.table({"origin": ["o"] * 3, "payload": [b"p"] * 3, "priority": ["high", "regular", None]}).to_batches()
+    assert len({row.digest for row in sent_rows(rows[0])}) == 3
 
 
 def test_a_module_that_imports_a_missing_one_suggests_nothing_of_its_own(

@@ -317,6 +317,19 @@ def test_a_reader_without_a_partition_has_not_read_all(queue: MessageQueue) -> N
     assert done == Received(3 + 2, 5, 2)
 
 
+@pytest.mark.parametrize("call", ["consume", "list_topics", "get_watermark_offsets"])
+def test_errors_of_the_driver_are_named(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+
+    def fail(*args: object, **options: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    reader = Rebalanced()
+    monkeypatch.setattr(reader, call, fail)
+    with pytest.raises(KafkaFailed):
+        take(queue, KafkaTopics(reader, ["t"]), batch=10)
+
+
 def test_a_topic_made_anew_is_another(queue: MessageQueue, cluster: Cluster) -> None:
     from confluent_kafka.admin import AdminClient
 
