@@ -242,7 +242,7 @@ def give_back(session: Session, args: Namespace) -> None:
 def transfer(session: Session, args: Namespace) -> None:
     """Move leased messages to another queue.
 
-    Moves all of them in one transaction, without copying their payloads.
+    Moves all of them in one transaction. The database copies their payloads; none leaves it.
     """
     with session.queue(_ring_of(args.token)) as queue:
         _report(session, "handed on", queue.leases.transfer(args.token, args.to, ring=args.to_ring).count)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
-from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias
 
 from typing_extensions import Unpack
@@ -90,9 +89,9 @@ class Payloads:
     def put(self, source: Source, *, progress: Progress | None = None) -> Held:
         """Store a payload of any size, and hold it until messages refer to it.
 
-        The source is read once, a few chunks in memory. A stored payload is not stored again; two senders of the same
-        payload do not wait for each other. A payload without a message is kept for the ring's `keep_uploads`, or until
-        the end of a `with` statement. ::
+        The source is read in chunks; one that can be read twice is hashed first, because a stored payload is not stored
+        again. Two senders of the same payload do not wait for each other. A payload without a message is kept for the
+        ring's `keep_uploads`, or until the end of a `with` statement. ::
 
             with queue.payloads.put(Path("orders.parquet")) as blob:
                 queue.enqueue_messages([("acme", blob.reference), ("birch", blob.reference)])
@@ -195,6 +194,8 @@ def _reference_to(source: Any) -> Reference | None:
     is_file = hasattr(source, "seekable") and source.seekable()
     if not is_file and not isinstance(source, (bytes, bytearray, memoryview, os.PathLike)):
         return None
+    if isinstance(source, os.PathLike) and "://" in str(source):
+        return None
     place = source.tell() if is_file else 0
     digest, size = blake2b(digest_size=32), 0
     try:
@@ -214,14 +215,15 @@ def _pieces(source: object) -> Iterator[bytes | memoryview]:
     if isinstance(source, (bytes, bytearray, memoryview)):
         view = memoryview(source).cast("B")
         yield from (view[at : at + CHUNK] for at in range(0, len(view), CHUNK))
-    elif isinstance(source, os.PathLike):
-        with open(Path(source), "rb") as file:
-            yield from _pieces(file)
     elif hasattr(source, "read"):
         while data := _checked(source.read(CHUNK)):
             yield data
     elif hasattr(source, "open"):
+        # Some paths of object storage are also paths of the operating system.
         with source.open("rb") as file:
+            yield from _pieces(file)
+    elif isinstance(source, os.PathLike):
+        with open(source, "rb") as file:
             yield from _pieces(file)
     elif isinstance(source, Iterable) and not isinstance(source, str):
         for piece in source:

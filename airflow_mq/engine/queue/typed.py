@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from typing_extensions import Unpack
 
 from ... import failures
 from ...codecs import Codec, Undecodable, encoded, undecodable
-from ..rules.errors import InvalidOutcome
+from ..rules.blob import Reference
+from ..rules.config import RingConfig
+from ..rules.errors import BlobMissing, InvalidOutcome
 from ..rules.message import Address, Message, Posted
 from ..rules.outcome import DONE, Outcome, Unreadable
 from ..rules.priority import REGULAR
@@ -164,7 +168,8 @@ class TypedQueue(Generic[T]):
         found: list[TypedPeeked[T]] = []
         for peeked in self._queue.inspect.peek(origin, **how):
             try:
-                found.append(TypedPeeked(peeked, self.codec.decode(peeked.payload)))
+                opened = partial(self._queue.payloads.open, peeked)
+                found.append(TypedPeeked(peeked, self.codec.decode(_whole(peeked.payload, opened))))
             except ValueError as error:
                 found.append(TypedPeeked(peeked, None, str(error) or type(error).__name__))
         return found
@@ -181,9 +186,9 @@ def decoding(
 
     def process(delivery: Delivery) -> Answer:
         try:
-            value = codec.decode(delivery.payload)
+            value = codec.decode(_whole(delivery.payload, delivery.open_blob))
         except ValueError as error:
-            return outcome_of_undecoded(f"{delivery.address}", error)
+            return (kept if isinstance(error, External) else outcome_of_undecoded)(f"{delivery.address}", error)
         return call(value, TypedDelivery(delivery, value, codec))
 
     return process
@@ -201,11 +206,11 @@ def decoding_batches(
         values, good, outcomes = list[T](), list[int](), list[Answer]()
         for at, (address, payload) in enumerate(zip(batch.addresses, batch.payloads)):
             try:
-                values.append(codec.decode(payload))
+                values.append(codec.decode(_whole(payload)))
                 good.append(at)
                 outcomes.append(DONE)
             except ValueError as error:
-                outcomes.append(outcome_of_undecoded(str(address), error))
+                outcomes.append((kept if isinstance(error, External) else outcome_of_undecoded)(str(address), error))
         answers = process(_typed_batch(batch, good, values)) if good else ()
         if answers is not None and len(answers) != len(good):
             raise InvalidOutcome(f"{len(answers)} answers for {len(good)} values: expected one answer each")
@@ -230,6 +235,21 @@ def _typed_batch(batch: Batch, good: Sequence[int], values: Sequence[T]) -> Type
         sent_at=[sent_at[at] for at in good],
         block=batch.block,
     )
+
+
+class External(Undecodable):
+    """An external payload that is not decoded: it is not here, or too large to be read as a whole."""
+
+
+def _whole(payload: bytes, opened: Callable[[], IO[bytes]] | None = None) -> bytes:
+    """Return the payload to decode, or raise `External`."""
+    if not isinstance(payload, Reference):
+        return payload
+    with suppress(BlobMissing):
+        if opened is not None and payload.size <= RingConfig.whole_payloads:
+            with opened() as file:
+                return file.read()
+    raise External(f"external payload of {payload.size:,} bytes; a processor without a codec reads it by open_blob")
 
 
 def refused(where: str, error: ValueError) -> Outcome:

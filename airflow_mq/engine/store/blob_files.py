@@ -99,7 +99,8 @@ class BlobFile:
         """Abandon the file."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            with suppress(OSError):
+            # Each file system has its own errors, and the cause is another one.
+            with suppress(Exception):
                 getattr(stream, "discard", stream.close)()
 
     def open(self) -> IO[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
@@ -63,7 +64,8 @@ class Upload:
         self._id: int | None = None
         self._seq = 0
         self._held = bytearray()
-        self._touched = 0
+        #: Size and time at the last renewal.
+        self._touched, self._at = 0, time.monotonic()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Add bytes, and write full chunks."""
@@ -90,11 +92,16 @@ class Upload:
             rest = []
         reference = Reference.of(self._digest.digest(), self.size)
         name = reference.hash.hex()
+        with self.store.loose() as unit:
+            stored = unit.payloads.blob(name)
+            lost = stored if stored is not None and not is_there(self.store, unit, reference) else None
         with self.store.writing() as unit:
             id_, now = self._touch(unit)
             self._insert(unit, id_, rest)
             hold, payloads = unit.fresh_ids(1)[0], unit.payloads
-            won = payloads.insert(name, self.size, id_, now)
+            won = payloads.insert(name, self.size, id_, now, again=lost is not None)
+            if lost is not None:
+                payloads.end_upload(lost[1], kept=False)
             # A sweep may delete the earlier blob of this hash after it prevented the insert.
             while not payloads.hold(hold, name, now + self.keep):
                 won = payloads.insert(name, self.size, id_, now)
@@ -109,6 +116,10 @@ class Upload:
             self._file.drop()
         if self._id is not None:
             with self.store.writing() as unit:
+                blob = unit.payloads.blob(self._digest.hexdigest())
+                if blob is not None and blob[1] == self._id:
+                    # A commit in doubt took effect: these are the bytes of a stored payload.
+                    return
                 unit.payloads.end_upload(self._id, kept=False)
             remove_upload(self.store, self._id, self._path)
 
@@ -124,10 +135,11 @@ class Upload:
             with self.store.writing() as unit:
                 self._insert(unit, self._touch(unit)[0], chunks)
             return
-        if self._id is None or self.size - self._touched > CHUNK * REMOVED:
+        is_late = time.monotonic() - self._at > self.keep / 3e6
+        if self._id is None or is_late or self.size - self._touched > CHUNK * REMOVED:
             # The row is written before the file, so that the sweep knows of every file.
             with self.store.writing() as unit:
-                fresh, self._touched = self._id is None, self.size
+                fresh, self._touched, self._at = self._id is None, self.size, time.monotonic()
                 self._touch(unit)
             if fresh:
                 self._file.begin()
@@ -150,7 +162,10 @@ class Upload:
 
 
 def hold(store: AnyStore, reference: Reference, keep: float) -> int | None:
-    """Hold an existing blob; return the hold, or `None` if there is no such blob."""
+    """Hold an existing blob; return the hold, or `None` if there is no such blob, or its bytes are gone."""
+    with store.loose() as unit:
+        if not is_there(store, unit, reference):
+            return None
     with store.writing() as unit:
         id_, until = unit.fresh_ids(1)[0], unit.now() + int(keep * 1_000_000)
         return id_ if unit.payloads.hold(id_, reference.hash.hex(), until) else None

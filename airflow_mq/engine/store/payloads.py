@@ -63,9 +63,9 @@ class Payloads(Repository):
 
     # Blobs.
 
-    def insert(self, hash_: str, size: int, upload: int, now: int) -> bool:
-        """Turn an upload into the blob of its hash; return whether there was none."""
-        return bool(self.unit.run("insert_blob", hash=hash_, size=size, upload=upload, now=now))
+    def insert(self, hash_: str, size: int, upload: int, now: int, *, again: bool = False) -> bool:
+        """Turn an upload into the blob of its hash; return whether there was none, or this one replaces it."""
+        return bool(self.unit.run("insert_blob", hash=hash_, size=size, upload=upload, now=now, again=again))
 
     def blob(self, hash_: str) -> tuple[int, int, str] | None:
         """Return the size of a blob, its upload, and its file if it has one."""

@@ -399,3 +399,18 @@ def _use_beside_a_completing_transaction(queue: MessageQueue, other: MessageQueu
     other.blocks.release_dead()
     assert other.check() == []
     assert len(processed(other)) == 1
+
+
+def test_paging_goes_on_behind_queues_that_a_recorded_end_has_emptied(pair: tuple[MessageQueue, MessageQueue]) -> None:
+    first, second = pair
+    first.enqueue_messages((f"a-{number:02}", b"x") for number in range(30))
+    block = first.blocks.plan()
+    first.enqueue_messages((f"z-{number}", b"x") for number in range(2))
+    take_lease(second.session, b"t" * 16)
+    try:
+        first.blocks.report(block, done(block))
+        first.blocks.settle(block)
+        assert [origin for origin, _ in first.footprints(limit=10)] == ["z-0", "z-1"]
+        assert first.footprints(limit=0) == [] and len(first) == 2
+    finally:
+        drop_lease(second.session, b"t" * 16)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -21,6 +22,7 @@ from airflow_mq.engine.queue.values import Enqueued
 from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
 from airflow_mq.engine.rules.errors import (
     BlobMissing,
+    CommitInDoubt,
     ConfigRefused,
     EmptyMessage,
     InvalidInput,
@@ -28,6 +30,7 @@ from airflow_mq.engine.rules.errors import (
     UploadGivenUp,
 )
 from airflow_mq.engine.rules.message import message_id
+from airflow_mq.engine.store import blobs
 from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
 from airflow_mq.engine.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
@@ -304,6 +307,50 @@ def test_unfinished_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     assert stored(queue) == {}
     with pytest.raises(UploadGivenUp, match="begin it again"):
         upload.finish()
+    upload.drop()
+
+
+def test_a_commit_in_doubt_keeps_the_bytes_of_a_payload(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = Upload.finish
+
+    def in_doubt(upload: Upload) -> None:
+        finish(upload)
+        raise CommitInDoubt("injected")
+
+    monkeypatch.setattr(Upload, "finish", in_doubt)
+    with pytest.raises(CommitInDoubt):
+        queue.payloads.enqueue("acme", HUGE)
+    monkeypatch.setattr(Upload, "finish", finish)
+    queue.payloads.enqueue("acme", HUGE)
+    assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
+
+
+def test_a_payload_whose_bytes_are_gone_can_be_uploaded_again(queue: MessageQueue, tmp_path: Path) -> None:
+    queue.payloads.enqueue("acme", HUGE)
+    for file in (tmp_path / "blobs").glob("*.blob"):
+        file.unlink()
+    with queue.store.writing() as unit:
+        unit.connection.execute(f"DELETE FROM {queue.store.prefix}chunk")
+    with pytest.raises(BlobMissing):
+        read(queue, queue.inspect.peek("acme")[0])
+    for source in (HUGE, iter([HUGE])):
+        queue.payloads.enqueue("acme", source)
+        assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
+    queue.admin.housekeep()
+    assert queue.check() == [] and stored(queue)["blob"] == stored(queue)["upload"] == 1
+
+
+def test_a_slow_upload_is_kept_while_pieces_come(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(blobs, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    renewals: list[int] = []
+    touch = Upload._touch
+    monkeypatch.setattr(Upload, "_touch", lambda upload, unit: renewals.append(upload.size) or touch(upload, unit))
+    upload = Upload(queue.store, 60.0, queue.config.blob_path)
+    for _ in range(4):
+        upload.write(HUGE)
+        now[0] += 30.0
+    assert len(renewals) >= 4
     upload.drop()
 
 
@@ -584,6 +631,28 @@ def test_upath_is_read_as_a_file(make_queue: Maker, tmp_path: Path, source: str)
     path.write_bytes(HUGE)
     queue = make_queue()
     queue.payloads.enqueue("acme", path)
+    assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
+
+
+def test_a_path_of_an_object_store_is_read_there_though_it_looks_like_a_local_one(
+    make_queue: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cloud(os.PathLike[str]):
+        """A path as older versions of universal_pathlib make them."""
+
+        def __fspath__(self) -> str:
+            return "memory://bucket/a.bin"
+
+        __str__ = __fspath__
+
+        def open(self, mode: str) -> io.BytesIO:
+            return io.BytesIO(HUGE)
+
+    monkeypatch.chdir(tmp_path)
+    Path("memory:/bucket").mkdir(parents=True)
+    Path("memory:/bucket/a.bin").write_bytes(b"another file")
+    queue = make_queue()
+    queue.payloads.enqueue("acme", Cloud())
     assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
 
 

@@ -257,6 +257,15 @@ def test_messages_of_their_own_lengths_and_weights(make_queue: Maker) -> None:
     assert (quote.blocks, quote.every, quote.added) == (1, 600.0, [])
 
 
+def test_headers_and_external_payloads_are_charged(make_queue: Maker) -> None:
+    queue = make_queue(service_weight=Weight(10_000, 1 << 30))
+    blob = queue.payloads.put(b"x" * 300_000).reference
+    messages = [blob, Message(b"x", headers={"a": "b" * 5_000})]
+    charge = queue.inspect.quote("acme", messages, every="10m").charge
+    queue.enqueue_messages("acme", messages)
+    assert charge == queue.blocks.plan().planned
+
+
 def test_blocks_that_would_come_at_once(make_queue: Maker) -> None:
     for every, why in ((None, "not known how often"), (0, "cannot come every 0 s")):
         with pytest.raises(InvalidInput, match=why):

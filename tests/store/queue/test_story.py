@@ -303,3 +303,22 @@ def test_history_of_a_message_with_external_payload(queue: MessageQueue) -> None
     queue.admin.housekeep()
     history = queue.inspect.history(LAST)
     assert (steps_of(history), history.state) == (["enqueued", "processed"], "gone")
+
+
+def test_an_id_is_looked_up_without_keeping_the_payloads_of_a_queue(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.engine.queue.inspect import history
+
+    kept: list[int] = []
+    drop = history.drop_payloads
+
+    def dropped(working_set: Any, pages: Any) -> None:
+        kept.append(sum(len(page.payloads) for page in working_set.pages.values() if page))
+        drop(working_set, pages)
+
+    monkeypatch.setattr(history, "drop_payloads", dropped)
+    queue.enqueue_messages("acme", [b"%d" % number * 20_000 for number in range(30)])
+    page = queue.config.heap_size // 20_000
+    assert queue.inspect.history(message_id(b"29" * 20_000)).addresses
+    assert len(kept) > 5 and max(kept) <= page

@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from airflow_mq import Batch, Done, MessageQueue, Processor, batch_processor
+from airflow_mq import Batch, Done, MessageQueue, Processor, RingConfig, batch_processor
 from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, model_codec, text_codec
 from airflow_mq.engine.queue.typed import TypedBatch, TypedDelivery, TypedMessage
 from airflow_mq.engine.rules.errors import InvalidInput, InvalidMessage
@@ -233,3 +233,24 @@ def test_block_processes_decoded_values(queue: MessageQueue) -> None:
     tally = run_in_place(queue, block.token, routes, part)
     assert (tally.processed, tally.failed) == (2, 1) and sorted(SHIPPED) == [("acme", 1), ("birch", 2)]
     assert queue.blocks.settle(block).failed == 1
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_external_payloads_are_decoded_or_kept(
+    queue: MessageQueue, drops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = queue.typed(text_codec)
+    text = "tea" * 100_000
+    queue.payloads.enqueue("acme", text.encode())
+    assert [peeked.value for peeked in values.peek("acme")] == [text]
+    seen: list[str] = []
+    assert values.service(lambda delivery: seen.append(delivery.value), "*", delete_undecodable=drops).processed == 1
+    assert seen == [text]
+
+    queue.payloads.enqueue("acme", text.encode())
+    monkeypatch.setattr(RingConfig, "whole_payloads", 1_000)
+    result = values.service(lambda delivery: None, "*", delete_undecodable=drops)
+    assert (result.processed, result.failed, len(queue.set_aside.list())) == (0, 0, 1)
+    queue.payloads.enqueue("birch", text.encode())
+    result = values.service_batches(lambda batch: None, "birch", delete_undecodable=drops)
+    assert (result.processed, result.failed, len(queue.set_aside.list())) == (0, 0, 2)

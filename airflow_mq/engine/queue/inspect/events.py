@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from itertools import chain
 
 from ...rules.events import Event, EventRun
+from ...rules.message import Address
 from ...rules.priority import HIGH, book_name, books_of
 from ...store import codec
 from ...store.events import EventRow
+from ...store.rows import LATEST
 from ...store.unit import Unit
 from ..session import RingSession
 
@@ -56,11 +58,13 @@ def latest_events(
     """Return events before a `seq`, latest first, and the `seq` before which to continue."""
     row_id = (before >> SEQ_BITS) + 1
     found: list[Event] = []
+    # Each row has at least one event.
+    most = ROWS if name else min(ROWS, limit + 1)
     for _ in range(READS):
         if origin is None:
-            rows = unit.events.recent(ring, row_id, ROWS)
+            rows = unit.events.recent(ring, row_id, most)
         else:
-            rows = unit.events.recent_of(ring, books_of(origin), row_id, ROWS)
+            rows = unit.events.recent_of(ring, books_of(origin), row_id, most)
         for row in rows:
             for event in reversed(list(events_of(row))):
                 if event.seq >= before or (name and event.name != name):
@@ -69,6 +73,17 @@ def latest_events(
                     return found, found[-1].seq
                 found.append(event)
             row_id = row.id
-        if len(rows) < ROWS:
+        if len(rows) < most:
             return found, None
     return found, row_id << SEQ_BITS
+
+
+def last_event(unit: Unit, ring: int, address: Address) -> Event | None:
+    """Return the last event of a message, by one walk over the rows of its queue."""
+    row_id = LATEST
+    while rows := unit.events.recent_of(ring, [address.book], row_id, ROWS):
+        for row in rows:
+            row_id = row.id
+            if any(run.page == address.page and 0 <= address.index - run.first < len(run.ids) for run in runs_of(row)):
+                return next(event for event in reversed(list(events_of(row))) if event.address == address)
+    return None

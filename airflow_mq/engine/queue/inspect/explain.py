@@ -28,7 +28,7 @@ from ...store.unit import Unit
 from ..servers import NAMED, Server, servers_of
 from ..session import RingSession
 from ..values import moment
-from .events import latest_events
+from .events import last_event, latest_events
 from .forecast import Conditions, ForecastBlock, Foresight
 from .messages import holders, in_flight, page_at
 from .order import ready_books
@@ -137,18 +137,14 @@ def _with_last_error(unit: Unit, ring: int, found: Explanation) -> Explanation:
 
 def _with_fate(unit: Unit, ring: int, found: Explanation) -> Explanation:
     """Add the last event of a message that is gone."""
-    before: int | None = LATEST
-    while before is not None:
-        events, before = latest_events(unit, ring, before, LOOKED_AT, origin=found.origin)
-        fate = next((event for event in events if event.address == found.address), None)
-        if fate is not None:
-            more = f" to {fate.detail}" if fate.fate is Fate.TRANSFERRED else ""
-            if fate.moved_to is not None:
-                page, index = fate.moved_to
-                more = f"; it goes on at {replace(fate.address, page=page, index=index)}"
-            sentence = f"{found.address} is gone: {fate.name}{_in_block(fate)}{more}."
-            return replace(found, sentence=sentence)
-    return found
+    fate = None if found.address is None else last_event(unit, ring, found.address)
+    if fate is None:
+        return found
+    more = f" to {fate.detail}" if fate.fate is Fate.TRANSFERRED else ""
+    if fate.moved_to is not None:
+        page, index = fate.moved_to
+        more = f"; it goes on at {replace(fate.address, page=page, index=index)}"
+    return replace(found, sentence=f"{found.address} is gone: {fate.name}{_in_block(fate)}{more}.")
 
 
 def _in_block(event: Event) -> str:

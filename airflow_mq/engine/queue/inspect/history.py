@@ -24,7 +24,7 @@ from ...store.working_set import StoredSet
 from ..session import RingSession
 from ..values import moment
 from .events import READS, ROWS, runs_of
-from .messages import holders, page_at
+from .messages import drop_payloads, holders, page_at
 from .order import all_origins
 
 #: Page and index.
@@ -261,6 +261,7 @@ class _Reader:
                 for item, payload in enumerate(working_set.payloads(name, page)):
                     if page.marks[item] != PROCESSED and message_id(payload) == id:
                         yield Address(name, index, item)
+                drop_payloads(working_set, [page])
 
     def due(self, id: bytes, origin: str | None) -> datetime | None:
         """Return the time at which a delayed message with an id joins its queue."""

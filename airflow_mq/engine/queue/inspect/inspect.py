@@ -192,6 +192,7 @@ class Inspect:
 
         :param seed: instead, in the shuffled order of a block with this seed
         """
+        check_number(limit, "a limit")
         if seed is not None and not 1 <= len(seed) <= MOST_SEED:
             raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
         with self._session.snapshot() as (_, working_set):
@@ -228,6 +229,7 @@ class Inspect:
         :param priority: only messages of this priority
         """
         found: list[Peeked] = []
+        check_number(limit, "a limit")
         with self._session.snapshot(names=books_of(check_origin(origin))) as (unit, working_set):
             for name in books_asked(working_set, origin, priority):
                 found += peek(unit, working_set, name, page, limit - len(found))
@@ -478,6 +480,7 @@ class Inspect:
 
     def ledger(self, *, block: int | None = None, limit: int = 100) -> list[LedgerBlock]:
         """Return the weights that blocks offered and granted, queue by queue, latest first."""
+        check_number(limit, "a limit")
         first, last = (0, LATEST - 1) if block is None else (block, block)
         with self._store.loose() as unit:
             return ledger_pages(unit, self._ring_id, limit, first, last)

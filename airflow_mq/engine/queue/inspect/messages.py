@@ -156,7 +156,12 @@ def _runs(items: Iterable[int]) -> Iterator[range]:
 def _dropping(working_set: StoredSet, group: Sequence[PageRuns]) -> Iterator[Batch]:
     """Yield the messages of some pages, and drop their payloads afterwards."""
     yield from load_batches(working_set, group)
-    for _, page, _ in group:
+    drop_payloads(working_set, (page for _, page, _ in group))
+
+
+def drop_payloads(working_set: StoredSet, pages: Iterable[Page]) -> None:
+    """Forget the payloads of pages, so that a walk over a queue does not keep them all."""
+    for page in pages:
         page.payloads, page.resolved = [], 0
     working_set.loader.cache.clear()
 

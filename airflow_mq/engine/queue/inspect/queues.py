@@ -432,16 +432,20 @@ def footprints(
         check_text(text, "the beginning of an origin", MOST_ORIGIN_BYTES)
     check_number(limit, "a limit")
     with session.snapshot() as (unit, working_set):
-        origins = origins_from(unit, working_set, prefix, after, limit)
-        names = [name for origin in origins for name in books_of(origin)] if working_set.config.high else origins
-        found = dict(_footprints(unit, working_set, names))
         shown = working_set.reading.shown()
-        pairs = [
-            (origin, reduce(Footprint.plus, (found[name] for name in books_asked(working_set, origin))))
-            for origin in origins
-        ]
-        # A queue that a recorded end has emptied is gone.
-        return [(origin, one) for origin, one in pairs if one.count or one.pages or origin not in shown]
+        while True:
+            origins = origins_from(unit, working_set, prefix, after, limit)
+            names = [name for origin in origins for name in books_of(origin)] if working_set.config.high else origins
+            found = dict(_footprints(unit, working_set, names))
+            pairs = [
+                (origin, reduce(Footprint.plus, (found[name] for name in books_asked(working_set, origin))))
+                for origin in origins
+            ]
+            # A queue that a recorded end has emptied is gone. Callers take an empty list for the end.
+            there = [(origin, one) for origin, one in pairs if one.count or one.pages or origin not in shown]
+            if there or len(origins) < max(limit, 1):
+                return there
+            after = origins[-1]
 
 
 def _footprints_below(

@@ -16,6 +16,7 @@ from itertools import count, islice, repeat
 from statistics import median
 from typing import NamedTuple
 
+from ...rules.blob import extent
 from ...rules.book import BY_A_PERSON, SKIPS
 from ...rules.config import RingConfig
 from ...rules.errors import InvalidInput
@@ -163,7 +164,8 @@ class Offer:
         own = message if isinstance(message, Message) else Message(message)
         if own.priority not in (None, self.priority):
             raise InvalidInput(f"a message has the priority {own.priority}: a quote is for one queue")
-        predicted, declared = self.config.weigher.weigh(len(own.payload)), own.weight or self.weight
+        size, beside = extent(own.payload), Attributes.given_by(own).beside
+        predicted, declared = self.config.weigher.weigh_with(size, beside), own.weight or self.weight
         self.charge = self.charge.plus(predicted if declared is None else predicted.at_least(Weight.of(declared)))
         return message
 

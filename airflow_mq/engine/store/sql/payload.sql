@@ -13,8 +13,10 @@ UPDATE {s}upload SET until = :until WHERE id = :id AND (CAST(:now AS bigint) IS 
 INSERT INTO {s}chunk {rows upload, seq int[], data bytea[]}
 
 -- name: insert_blob
--- Turn an upload into the blob of its hash, if there is none. Waits only for a commit of the same blob.
-INSERT INTO {s}blob (hash, size, upload, at) VALUES (:hash, :size, :upload, :now) ON CONFLICT DO NOTHING
+-- Turn an upload into the blob of its hash, if there is none or its bytes are gone. Waits only for a commit of the same
+-- blob.
+INSERT INTO {s}blob (hash, size, upload, at) VALUES (:hash, :size, :upload, :now)
+ON CONFLICT (hash) DO UPDATE SET upload = excluded.upload WHERE :again
 
 -- name: past_uploads
 -- Return abandoned and expired uploads.
