@@ -33,13 +33,13 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_350),
-    "lines of store": Budget(8_946),
-    "lines of queue": Budget(11_772),
-    "lines of the engine": Budget(28_042, 19_500),
+    "lines of rules": Budget(7_324),
+    "lines of store": Budget(8_962),
+    "lines of queue": Budget(11_820),
+    "lines of the engine": Budget(28_106, 19_500),
     "lines of the command line": Budget(5_856),
-    "lines of the package": Budget(50_632, 38_000),
-    "lines of SQL without migrations": Budget(1_877, 1_700),
+    "lines of the package": Budget(50_740, 38_000),
+    "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
     "statements that write the inbox": Budget(5, 4),
