@@ -200,8 +200,8 @@ def bill_of(
 def verify(text: str | bytes, published: Iterable[bytes] = ()) -> Verified:
     """Recompute a bill from its text alone, and raise `WrongBill` at the first contradiction.
 
-    :param published: hashes of headers that were published. The bill is proven if its last header is one of them,
-        because that depends on all others.
+    :param published: hashes of headers that were published, of this month or of the day before. The bill is proven if
+        its last header is one of them, because that depends on all others.
     """
     wanted = set(published)
     for root in wanted:
@@ -227,8 +227,9 @@ def verify(text: str | bytes, published: Iterable[bytes] = ()) -> Verified:
     if canonical(bill["total"]) != canonical(total):
         raise WrongBill(f"wrong total {bill['total']!r:.200}: its entries add up to {total}")
     last = list(headers.values())[-1].hash
-    if unknown := wanted.difference(header.hash for header in headers.values()):
-        raise WrongBill(f"the bill does not lead to the published header {min(unknown).hex()}")
+    known = {next(iter(headers.values())).before, *(header.hash for header in headers.values())}
+    if unknown := wanted - known:
+        raise WrongBill(f"the bill does not lead to the published header {min(unknown).hex()} (of its month?)")
     return Verified(bill["tenant"], bill["month"], total, len(days), last in wanted)
 
 

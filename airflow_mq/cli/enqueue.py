@@ -73,7 +73,7 @@ def enqueue(session: Session, args: Namespace) -> None:
             done = enqueue_files(queue, args.origin, args.blob, args.key, common, told)
         elif args.ndjson is not None:
             file = stack.enter_context(opened(args.ndjson))
-            lines = Lines(file, args.origin)
+            lines = Lines(file, queue.config.max_message_len, args.origin)
             try:
                 done = queue.enqueue_messages(_counted(lines.pairs(), told, [file]), **common)
             except InvalidInput as error:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..engine.rules.errors import InvalidInput, InvalidMessage
-from ..engine.rules.message import Message, check_origin
+from ..engine.rules.message import Message, check_origin, check_payload
 from ..engine.rules.priority import check_priority
 from ..engine.rules.weight import Weight
 from .command import UsageError
@@ -19,8 +19,9 @@ _KNOWN = {"origin", "payload", "payload_base64", "key", "weight", "headers", "pr
 class Lines:
     """Messages in lines of JSON, with the number of the current line."""
 
-    def __init__(self, lines: Iterable[bytes], origin: str | None = None) -> None:
-        self.lines, self.origin, self.number = lines, origin, 0
+    def __init__(self, lines: Iterable[bytes], most: int, origin: str | None = None) -> None:
+        """:param most: the largest size of a payload, checked here because a call reads ahead of what it checks."""
+        self.lines, self.most, self.origin, self.number = lines, most, origin, 0
 
     def pairs(self) -> Iterator[tuple[str, bytes | Message]]:
         """Yield the origin and the message of each line; skip empty lines."""
@@ -46,7 +47,7 @@ class Lines:
                 f"{', '.join(map(repr, unknown))[:80]} is unknown; there are {', '.join(sorted(_KNOWN))}"
             )
         origin = check_origin(value.get("origin", self.origin) or _none())
-        payload = _payload(value)
+        payload = check_payload(_payload(value), self.most)
         if not {"key", "weight", "headers", "priority"} & set(value):
             return origin, payload
         weight = None if value.get("weight") is None else Weight.of(value["weight"])

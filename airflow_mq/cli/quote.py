@@ -56,7 +56,7 @@ def quote(session: Session, args: Namespace) -> None:
             found = queue.inspect.quote(args.origin, count=args.messages, weight=args.weight, **common)
         else:
             with opened(args.file) as file:
-                lines = Lines(file, args.origin)
+                lines = Lines(file, queue.config.max_message_len, args.origin)
                 try:
                     found = queue.inspect.quote(args.origin, _of(lines, args.origin), weight=args.weight, **common)
                 except InvalidInput as error:

@@ -209,6 +209,8 @@ def bill(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         found = queue.inspect.bill(args.of, args.month)
     sys.stdout.write(json.dumps(found) + "\n")
+    if not found["days"]:
+        session.out.warn(f"no day of it has a charge of {args.of}: a tenant is the first part of a path, or an origin")
     last = date.fromisoformat(found["headers"][-1]["day"])
     if last.day < monthrange(last.year, last.month)[1]:
         session.out.warn(f"the bill ends with {last}: later days of this month are not closed, and not in it")

@@ -14,7 +14,6 @@ import pytest
 
 from airflow_mq.bills import (
     FORMAT,
-    NOTHING,
     Header,
     Leaf,
     WrongBill,
@@ -94,8 +93,11 @@ def test_a_bill_is_proven_by_the_last_published_header() -> None:
     }  # fmt: skip
     # Without a header, and with an earlier one, the bill is consistent only.
     assert not verify(text).is_proven and not verify(text, [headers[0].hash]).is_proven
+    # Nor does the last header of the month before prove more.
+    assert verify(text, [headers[0].before, headers[-1].hash]).is_proven
+    assert not verify(text, [headers[0].before]).is_proven
     with pytest.raises(WrongBill, match="does not lead to the published header"):
-        verify(text, [NOTHING])
+        verify(text, [b"x" * 32])
     assert "other" not in text
 
 

@@ -96,14 +96,14 @@ def check_permit(data: bytes) -> None:
 
 def check_ndjson(data: bytes) -> None:
     """Read lines of JSON; each accepted message reads the same from the line that it makes."""
-    lines = Lines(data.splitlines(keepends=True), "acme")
+    lines = Lines(data.splitlines(keepends=True), 1 << 20, "acme")
     try:
         pairs = attempt(lambda: list(lines.pairs()), InvalidInput)
     except Exception as error:
         _check_without_payload(str(error), data)
         raise
     for origin, message in pairs:
-        assert list(Lines([_line(origin, message)]).pairs()) == [(origin, message)]
+        assert list(Lines([_line(origin, message)], 1 << 20).pairs()) == [(origin, message)]
 
 
 def _check_without_payload(text: str, data: bytes) -> None:

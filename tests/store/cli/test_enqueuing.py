@@ -89,7 +89,7 @@ def test_messages_from_ndjson(mq: Terminal, tmp_path: Path) -> None:
 )
 def test_a_bad_line_is_named_and_nothing_is_stored(mq: Terminal, tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "bad.ndjson"
-    path.write_text('{"payload": "fine"}\n' + line + "\n")
+    path.write_text('{"payload": "fine"}\n' + line + '\n{"payload": "behind"}\n')
 
     said = mq("enqueue", "acme", "--ndjson", str(path), code=2)
 

@@ -54,6 +54,9 @@ def test_a_bill_of_a_month_that_is_not_closed_is_noted(store_uri: str, capsys: p
             printed = capsys.readouterr()
             assert json.loads(printed.out)["total"]["messages"] == 1
             assert ("the bill ends with 2026-11-29: later days" in printed.err) == noted
+            assert "no day of it" not in printed.err
+        assert main([*command[:3], "acne", *command[4:]]) == 0
+        assert "no day of it has a charge of acne" in capsys.readouterr().err
 
 
 def test_the_steps_of_the_guide(store_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_mq import Message, MessageQueue, Weight
+from airflow_mq.engine.queue.inspect import inspect
 from airflow_mq.engine.queue.inspect import quote as quotes
 from airflow_mq.engine.queue.inspect.forecast import Conditions, foresight
 from airflow_mq.engine.queue.inspect.quote import Offer, Quote, Traffic, quote_of
@@ -325,6 +326,18 @@ def test_messages_in_flight_are_settled_before_the_second_block(make_queue: Make
     queue.blocks.plan()
     quote = queue.inspect.quote("acme", count=10, weight=Weight(1, 1), every=60)
     assert quote.blocks == 2
+
+
+def test_no_transaction_waits_for_the_messages_of_a_quote(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = make_queue(service_weight=LIMIT)
+    monkeypatch.setattr(inspect, "foresight", lambda *_: pytest.fail("the forecast began"))
+
+    def messages() -> Iterator[bytes]:
+        yield b"x"
+        raise KeyError("the source failed")
+
+    with pytest.raises(KeyError, match="the source failed"):
+        queue.inspect.quote("acme", messages(), every=60)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import date, timedelta
 from itertools import chain, islice
@@ -448,17 +449,19 @@ class Inspect:
         name = book_name(check_origin(origin), check_priority(priority))
         # Without it, a ring that had no high message yet reads none.
         changes = {"high": True} if priority == HIGH else {}
-        with foresight(self._session, Conditions(limit, seed=bytes(16), changes=changes)) as future:
-            pace = future.pace(every)
-            if not pace.every:
-                why = "it is not known how often blocks come" if every is None else "blocks cannot come every 0 s"
-                raise InvalidInput(f"{why}: pass every, for example 10m (--every 10m)")
-            offer = Offer(future.config, name, None if weight is None else Weight.of(weight))
+        offer = Offer(self._session.config.changed(**changes), name, None if weight is None else Weight.of(weight))
+        with closing(offer.call):
+            # The caller's iterator may be slow, and a transaction must not wait for it.
             if messages is not None:
                 offer.add(messages)
             else:
                 offer.add_alike(check_number(count, "a number of messages"))
-            return quote_of(future, offer, pace, seconds)
+            with foresight(self._session, Conditions(limit, seed=bytes(16), changes=changes)) as future:
+                pace = future.pace(every)
+                if not pace.every:
+                    why = "it is not known how often blocks come" if every is None else "blocks cannot come every 0 s"
+                    raise InvalidInput(f"{why}: pass every, for example 10m (--every 10m)")
+                return quote_of(future, offer, pace, seconds)
 
     def finds_work(
         self, limit: Weight | None = None, origins: Iterable[str] | None = None, server: str | None = None
