@@ -87,9 +87,9 @@ class LocalPlace(Place):
         try:
             with self._parent(found.path) as (folder, name):
                 file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
-        except PermissionError:
-            raise
         except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
             raise Changed() from error
         if not self.is_same(found, file):
             file.close()

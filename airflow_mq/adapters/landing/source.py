@@ -13,6 +13,7 @@ from typing import IO, TypedDict, cast
 from ...engine.rules.errors import InvalidInput, MessageQueueError
 from ...engine.rules.units import check_seconds
 from ...keys import key_for
+from ...words import many
 from .. import BATCH_BYTES, Arrived, Changed, log
 from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines
 from .names import text_of
@@ -97,8 +98,8 @@ class Landing:
         self._full: set[str] = set()
         #: Files that were read since the last complete listing.
         self._seen: set[Found] = set()
-        self._moved = self._not_moved = 0
-        self._why_not = ""
+        #: Number of received files that could not be moved, and the first of them with the reason.
+        self._not_moved, self._why_not = 0, ""
         #: Number of files in this listing that the pattern does not match, and the first of them.
         self.unmatched, self.first_unmatched = 0, ""
 
@@ -115,8 +116,7 @@ class Landing:
             arrived.append(message)
             size += message.size
         if not arrived:
-            self._source = None
-            self._report_not_moved()
+            self.close()
         return arrived
 
     def commit(self, arrived: Sequence[Arrived]) -> None:
@@ -131,12 +131,10 @@ class Landing:
             is_away = self._out(found)
         except OSError as error:
             self._done.add(found.path)
-            self._not_moved, self._why_not = self._not_moved + 1, str(error)
+            self._not_moved, self._why_not = self._not_moved + 1, self._why_not or f"{found.path!a}: {error}"
             log.error("%s is in the queue and cannot be moved out of the landing folder: %s", ascii(found.path), error)
             return
-        if is_away:
-            self._moved += 1
-        else:
+        if not is_away:
             log.warning("%s changed after it was received; its new version will be received", ascii(found.path))
 
     def _out(self, found: Found) -> bool:
@@ -155,17 +153,6 @@ class Landing:
     def _is_known(self, found: Found) -> bool:
         """Return whether a file that is kept in place was received or refused before."""
         return any(self.place.has(self._receipt(found, folder)) for folder in (RECEIVED, REFUSED))
-
-    def _report_not_moved(self) -> None:
-        """Raise `NotMoved` if no file at all could be moved: then the place is at fault, not a file."""
-        count, moved = self._not_moved, self._moved
-        self._not_moved = self._moved = 0
-        if count and not moved:
-            raise NotMoved(
-                f"none of {count:,} received files could be moved out of {self.place.name!r} ({self._why_not}): after "
-                "the ring's key_window they would be received again; grant the right to rename and delete there, then "
-                "retry"
-            )
 
     def refuse(self, arrived: Arrived, why: str) -> None:
         """Move a file below `.refused`, with a note that states the reason."""
@@ -189,10 +176,18 @@ class Landing:
         self._full.add(arrived.origin)
 
     def close(self) -> None:
-        """Close a file that is being read by lines; no other file stays open between two calls."""
+        """Close a file that is being read by lines; raise `NotMoved` if received files could not be moved."""
         if self._source is not None:
             self._source.close()
         self._source = None
+        count, first = self._not_moved, self._why_not
+        self._not_moved, self._why_not = 0, ""
+        if count:
+            raise NotMoved(
+                f"{many(count, 'received file')} could not be moved out of {self.place.name!r} (first: {first}): after "
+                "the ring's key_window they would be received again; grant the right to rename and delete there, then "
+                "retry"
+            )
 
     def _arrivals(self) -> Generator[Arrived, None, None]:
         """Yield messages until a listing holds all files; origins take turns."""
@@ -214,7 +209,7 @@ class Landing:
         listing, still_there = Listing(), set()
         for found in self.place.files(self.settle):
             matched = self._pattern.fullmatch(found.path)
-            if matched is None:
+            if matched is None or matched["origin"] is None:
                 self.first_unmatched = self.first_unmatched or found.path
                 self.unmatched += 1
             elif found in self._seen:
@@ -275,7 +270,7 @@ class Landing:
         found = reading.found
         with self.place.open(found) as file, changed_meanwhile(lambda: self.place.is_same(found, file)):
             file.seek(reading.offset)
-            for line in read_lines(file, reading):
+            for line in () if reading.waiting and reading.waiting.unfit else read_lines(file, reading):
                 if found.path in self._done:
                     return
                 if not line.length:

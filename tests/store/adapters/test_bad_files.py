@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tracemalloc
 from collections.abc import Iterator
@@ -221,11 +222,20 @@ def test_a_file_that_cannot_be_moved(
     folder.drop("acme/good", b"two")
     folder.drop("birch/bad", b"")
     folder.drop("birch/good", b"three")
-    assert receive(quick, folder.look()) == Received(3, 11, refused=1)
+    reason = r"1 received file could not be moved out of .* \(first: 'acme/bad': .*not permitted"
+    with pytest.raises(NotMoved, match=reason):
+        receive(quick, folder.look())
+    assert contents(quick) == {"acme": [b"one", b"two"], "birch": [b"three"]}
     assert "'acme/bad' is in the queue and cannot be moved" in caplog.text.replace('"', "'")
     assert folder.left() == [".received/acme/good", ".received/birch/good", "acme/bad", "birch/bad"]
-    with pytest.raises(NotMoved, match="none of 1 received files could be moved"):
+    folder.drop("acme/more", b"four")
+    with pytest.raises(NotMoved, match=reason):
         receive(quick, folder.look())
+    # A run that ends before the last file reports it when the source is closed.
+    look = folder.look()
+    assert receive(quick, look, most=1) == Received(repeated=1)
+    with pytest.raises(NotMoved, match=reason):
+        look.close()
 
 
 def test_a_file_that_is_named_as_a_folder_was(quick: MessageQueue, folder: Ground) -> None:
@@ -306,6 +316,43 @@ def test_a_wrong_weight_is_no_fault_of_the_files(quick: MessageQueue, folder: Gr
     with pytest.raises(ValueError):
         receive(quick, folder.look(), weight=(-1, 0))  # type: ignore[arg-type]
     assert folder.left() == ["acme/1"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ESTALE])
+def test_a_file_that_cannot_be_opened_did_not_change(
+    quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    opened = os.open
+
+    def failing(path: Any, *more: Any, **how: Any) -> int:
+        if path == "1":
+            raise OSError(number, os.strerror(number))
+        return opened(path, *more, **how)
+
+    folder.drop("acme/1", b"one")
+    monkeypatch.setattr(os, "open", failing)
+    with pytest.raises(OSError) as error:
+        receive(quick, folder.look())
+    assert error.value.errno == number
+
+
+def test_a_turn_that_ends_before_a_line_that_is_too_long(
+    quick: MessageQueue, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "TURN", 2)
+    monkeypatch.setattr("airflow_mq.adapters.landing.lines.LONGEST_LINE", 10)
+    ground.drop("acme/1", b"a\nb\n" + b"c" * 70_000 + b"\nd\ne\nf\n")
+    ground.drop("birch/1", b"one\n")
+    assert receive(quick, ground.look(lines=True)) == Received(3, 5, refused=1)
+    assert contents(quick) == {"acme": [b"a", b"b"], "birch": [b"one"]}
+
+
+def test_a_path_without_the_optional_origin_does_not_match(quick: MessageQueue, folder: Ground) -> None:
+    for path in ("acme/1", "acme/2", "1", "2"):
+        folder.drop(path, path.encode())
+    look = folder.look(None, regex="(?:(?P<origin>[a-z]+)/)?[0-9]")  # type: ignore[arg-type]
+    assert receive(quick, look) == Received(2, 12)
+    assert (look.unmatched, sorted(folder.left())[2:]) == (2, ["1", "2"])
 
 
 def test_a_file_that_may_not_be_read(quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
