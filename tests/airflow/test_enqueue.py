@@ -7,6 +7,8 @@ import os
 import sqlite3
 import tracemalloc
 from contextlib import closing
+from datetime import date
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +62,11 @@ def test_a_priority_for_all_and_one_of_its_own(queue: MessageQueue, run: Run) ->
         (b"x", "high"),
         (b"y", "regular"),
     ]
+
+
+def test_dates_and_decimals_become_text_in_json(sqlite_queue: MessageQueue, run: Run) -> None:
+    run.execute(enqueue(origin="a", messages=[{"at": date(2026, 1, 2), "sum": Decimal("1.50")}]))
+    assert stored(sqlite_queue) == [("a", b'{"at":"2026-01-02","sum":"1.50"}')]
 
 
 def test_a_retry_enqueues_nothing_twice_and_another_run_does(queue: MessageQueue, run: Run) -> None:
@@ -219,9 +226,55 @@ def test_a_link_that_replaces_a_file_while_it_is_read_is_not_followed(tmp_path: 
     ((path, file),) = matching(f"{tmp_path}/*.csv")
     (tmp_path / "1.csv").unlink()
     (tmp_path / "1.csv").symlink_to("secret")
-    with pytest.raises(Changed, match=r"'1.csv' changed while the task read it"):
+    with pytest.raises(Changed):
         file.open()
     assert path == f"{tmp_path}/1.csv"
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000])
+@pytest.mark.parametrize("address", ["{}", "file://{}", "s3://torn@{}"])
+def test_a_file_that_changes_while_it_is_read_is_not_enqueued(
+    sqlite_queue: MessageQueue, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, size: int
+) -> None:
+    from airflow.sdk.io import attach
+    from fsspec.implementations.dirfs import DirFileSystem
+    from fsspec.implementations.local import LocalFileSystem
+
+    from airflow_mq.adapters.landing.folder import LocalPlace
+
+    path = tmp_path / "2.csv"
+    (tmp_path / "1.csv").write_bytes(b"1")
+    path.write_bytes(b"a" * size)
+
+    def changing(opened: Any) -> Any:
+        def open_and_change(*args: Any, **kwargs: Any) -> Any:
+            file = opened(*args, **kwargs)
+            if "2.csv" in str(args):
+                path.write_bytes(b"b" * size)
+                os.utime(path, ns=(10**18, 10**18))
+            return file
+
+        return open_and_change
+
+    store = DirFileSystem("/", LocalFileSystem())
+    attach("s3", "torn", fs=store)
+    files = enqueue(files=address.format(f"{tmp_path}/*.csv").replace("@/", "@"), origin="acme")
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalPlace, "open", changing(LocalPlace.open))
+        patched.setattr(store, "open", changing(store.open))
+        with pytest.raises(Exception, match=r"2.csv' changed while the task read it; a retry reads it again"):
+            run.execute(files)
+    assert stored(sqlite_queue) == []
+    assert run.execute(files)["count"] == 2
+
+
+@pytest.mark.parametrize("payload", ["content", "path"])
+def test_names_that_are_not_utf_8(sqlite_queue: MessageQueue, run: Run, tmp_path: Path, payload: str) -> None:
+    name = os.fsencode(tmp_path) + b"/\xff.csv"
+    with open(name, "wb") as file:
+        file.write(b"1")
+    run.execute(enqueue(files=f"{tmp_path}/*.csv", origin="acme", payload=payload))
+    assert stored(sqlite_queue) == [("acme", b"1" if payload == "content" else name)]
 
 
 def test_paths_of_this_machine_keep_their_form_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,10 +405,25 @@ def test_a_row_whose_content_changed_under_its_key_is_reported(sqlite_queue: Mes
             "invalid not_before .soon.: expected seconds from 0 to 1e9",
         ),
         ({"messages": ["x"], "origin": "a", "key_scope": "day"}, "invalid key_scope 'day': expected 'ring' or 'run'"),
+        ({"files": "/x/*", "origin": "a", "payload": "Path"}, "invalid payload 'Path': expected 'content' or 'path'"),
+        ({"files": "/x/*", "origin_pattern": "("}, r"origin_pattern: invalid regular expression '\('"),
+        ({"files": "/x/*", "origin_pattern": "(.*)"}, "origin_pattern: .* expected a group origin"),
+        (
+            {"sql": "SELECT x'00' AS x", "sql_conn_id": "shop", "origin": "a"},
+            "JSON: it contains a value of type bytes; enc",
+        ),
+        ({"messages": [{"x": bytearray(1)}], "origin": "a"}, "value of type bytearray; encode"),
+        ({"messages": [{"x": [memoryview(b"1")]}], "origin": "a"}, "value of type memoryview; encode"),
+        ({"messages": [{"x": {"y"}}], "origin": "a"}, "value of type set; encode"),
+        ({"messages": [{"x": float("nan")}], "origin": "a"}, "cannot become JSON: Out of range float values"),
+        ({"messages": [{("x", "y"): 1}], "origin": "a"}, "cannot become JSON: keys must be str"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(sqlite_queue: MessageQueue, run: Run, kwargs: Any, says: str) -> None:
-    with pytest.raises(Exception, match=says):
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    # Airflow itself reports an argument that is missing.
+    with pytest.raises((AirflowFailException, TypeError), match=says):
         run.execute(enqueue(**kwargs))
     assert stored(sqlite_queue) == []
 

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq import failures
+from airflow_mq.adapters import Changed
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import KeyConflict, NotPermitted
 from airflow_mq.engine.rules.groups import SEPARATOR
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 OriginOf = Callable[[Any], str]
 #: A message with its origin.
 Addressed = tuple[str, bytes | Message]
-#: Scope of a message's own key: every sender to the ring, or one task of one run.
+#: Scope of a message's own key: every sender to its origin, or one task of one run.
 SCOPES = RING, RUN = "ring", "run"
 #: Key, weight, headers and priority of a message without any.
 NO_OPTIONS = (None, None, None, None)
@@ -195,9 +196,12 @@ class EnqueueOperator(QueueOperator):
         for sourced in self.source():
             payload = sourced.payload
             if isinstance(payload, File):
-                with payload.open() as file:
-                    is_large = payload.size > queue.config.max_message_len
-                    payload = held.enter_context(queue.payloads.put(file)).reference if is_large else file.read()
+                is_large = payload.size > queue.config.max_message_len
+                try:
+                    with payload.open() as file:
+                        payload = held.enter_context(queue.payloads.put(file)).reference if is_large else file.read()
+                except Changed:
+                    raise Changed(f"{sourced.place!r} changed while the task read it; a retry reads it again") from None
             key, fields = self._key(base, sourced), sourced.fields
             weight = None if fields.get("weight") is None else weight_of(fields["weight"], "weight of a message")
             options = key, weight, fields.get("headers"), fields.get("priority")
@@ -222,7 +226,19 @@ def as_bytes(payload: Any) -> bytes:
         return bytes(payload)
     if isinstance(payload, str):
         return payload.encode()
-    return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, default=str).encode()
+    try:
+        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, default=_text, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise AirflowFailException(
+            f"a message cannot become JSON: {error}; encode the value in the query or message, or set payload_column"
+        ) from None
+
+
+def _text(value: object) -> str:
+    """Return a date, a decimal and the like as text; that of binary data and of sets may differ in each run."""
+    if isinstance(value, (bytes, bytearray, memoryview, set, frozenset)):
+        raise TypeError(f"it contains a value of type {type(value).__name__}")
+    return str(value)
 
 
 def team_of(context: Context) -> str:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.adapters import Changed, log
+from airflow_mq.adapters import log
 from airflow_mq.adapters.landing.folder import LocalPlace
+from airflow_mq.adapters.landing.lines import Stretch
 from airflow_mq.adapters.landing.place import Found
+from airflow_mq.adapters.landing.source import origin_pattern
 from airflow_mq.adapters.versions import version_tag
+from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.keys import key_for
 from airflow_mq.operators.enqueue.base import EnqueueOperator, File, Sourced
 from airflow_mq.words import many
+
+if TYPE_CHECKING:
+    from airflow.sdk import ObjectStoragePath
 
 #: Schemes of this machine's files; a path without one is such a file as well.
 LOCAL = ("", "file", "local")
@@ -53,13 +59,18 @@ class EnqueueFilesOperator(EnqueueOperator):
         self.payload = payload
 
     def source(self) -> Iterator[Sourced]:
-        pattern = re.compile(self.origin_pattern) if self.origin_pattern else None
+        if self.payload not in ("content", "path"):
+            raise AirflowFailException(f"invalid payload {self.payload!r}: expected 'content' or 'path'")
+        try:
+            pattern = origin_pattern(None, self.origin_pattern) if self.origin_pattern else None
+        except InvalidInput as error:
+            raise AirflowFailException(f"origin_pattern: {error}") from None
         for path, file in _matching_any(self.files):
             match = pattern.search(path) if pattern else None
             if pattern and not match:
                 raise AirflowFailException(f"origin_pattern does not match {path!r}")
             origin = self.origin_of(path, match["origin"] if match else None)
-            payload = path.encode() if self.payload == "path" else file
+            payload = os.fsencode(path) if self.payload == "path" else file
             yield Sourced(path, origin, payload, key_for("file", f"{path}@{file.version}"))
 
 
@@ -82,7 +93,8 @@ def matching(pattern: str) -> Iterator[tuple[str, File]]:
         return
     # An address of a folder is still a folder, with links that lead out of it.
     for name, place, found in _local(path):
-        yield f"{scheme}{mark}{name}", File(found.size, partial(_open, place, found), _version(found, scheme))
+        opened = partial(_open, partial(place.open, found), found.size, partial(place.is_same, found))
+        yield f"{scheme}{mark}{name}", File(found.size, opened, _version(found, scheme))
 
 
 def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
@@ -105,11 +117,10 @@ def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
         log.warning("%s: left out %s, whose paths pass a link", pattern, many(links, "file"))
 
 
-def _open(place: LocalPlace, found: Found) -> IO[bytes]:
-    try:
-        return place.open(found)
-    except Changed:
-        raise Changed(f"{found.path!r} changed while the task read it; a retry reads it again") from None
+def _open(opened: Callable[[], IO[bytes]], size: int, is_same: Callable[[IO[bytes]], bool]) -> IO[bytes]:
+    """Open a file; reading it raises `Changed` at its end if it has another version then."""
+    file = opened()
+    return cast("IO[bytes]", Stretch(file, 0, size, True, lambda: is_same(file)))
 
 
 def _version(found: Found, scheme: str) -> str:
@@ -127,10 +138,17 @@ def _objects(pattern: str) -> Iterator[tuple[str, File]]:
     scheme, _, path = pattern.partition("://")
     folder, rest = _split(path)
     root = ObjectStoragePath(f"{scheme}://{folder}")
-    for found in sorted(root.glob(rest) if rest else [root], key=str):
-        if found.is_file():
-            status = found.stat()
-            yield str(found), File(status.st_size, partial(found.open, "rb"), version_tag(status))
+    objects = [found for found in sorted(root.glob(rest) if rest else [root], key=str) if found.is_file()]
+    for found, status in [(found, found.stat()) for found in objects]:
+        version = version_tag(status)
+        opened = partial(_open, partial(found.open, "rb"), status.st_size, partial(_is_same, found, version))
+        yield str(found), File(status.st_size, opened, version)
+
+
+def _is_same(found: ObjectStoragePath, version: str, file: object) -> bool:
+    # A file system keeps what it listed.
+    found.fs.invalidate_cache()
+    return version_tag(found.stat()) == version
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -31,8 +31,8 @@ class EnqueueSqlOperator(EnqueueOperator):
     :param hook_params: further arguments of the connection's hook, such as `{"schema": "shop"}` (templated)
     :param origin_column: the column that names the origin
     :param payload_column: the column that is the payload, without NULLs; the whole row as JSON if left out
-    :param key_column: a column whose value is the row's idempotency key: unique among the messages of the ring, and
-        different when the row's content changes (`SELECT 'order-' || id || '@' || updated_at AS key, …`)
+    :param key_column: a column whose value is the row's idempotency key: unique among the messages of its origin,
+        and different when the row's content changes (`SELECT 'order-' || id || '@' || updated_at AS key, …`)
     :param origin: origin of all messages, or a function of the row as a mapping (templated, if it is text)
     :param key_scope: `ring`: a row's key is accepted once, whichever run sends it; `run`: once in each run
     """
