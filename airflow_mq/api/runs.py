@@ -15,7 +15,7 @@ from airflow.models.dag import DagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
-from sqlalchemy import select, tuple_
+from sqlalchemy import func, select, tuple_
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -122,30 +122,29 @@ def tasks_of(user: SignedIn, runs: Collection[RunKey]) -> dict[RunKey, list[Task
     if not wanted:
         return found
     columns = (getattr(TaskInstance, name) for name in (*TASK, "rendered_map_index", "state", "try_number", "duration"))
-    query = (
-        select(*columns)
-        .where(tuple_(TaskInstance.dag_id, TaskInstance.run_id).in_(wanted))
-        .order_by(TaskInstance.start_date, TaskInstance.task_id, TaskInstance.map_index)
-        .limit(MOST_TASKS * len(wanted))
+    run, order = (
+        (TaskInstance.dag_id, TaskInstance.run_id),
+        (TaskInstance.start_date, TaskInstance.task_id, TaskInstance.map_index),
     )
+    place = func.row_number().over(partition_by=run, order_by=order).label("place")
+    found_tasks = select(*columns, place).where(tuple_(*run).in_(wanted)).subquery()
+    query = select(found_tasks).where(found_tasks.c.place <= MOST_TASKS).order_by(found_tasks.c.place)
     with create_session() as session:
         jobs = _jobs(session, _permitted(wanted, user.may_see_xcoms))
-        for dag_id, run_id, task_id, map_index, name, state, tries, seconds in session.execute(query):
-            tasks = found[dag_id, run_id]
-            if len(tasks) < MOST_TASKS:
-                url = f"{run_url(dag_id, run_id)}/tasks/{quote(task_id, safe='')}"
-                tasks.append(
-                    Task(
-                        task_id=task_id,
-                        map_index=map_index,
-                        name=name or task_id,
-                        state=state,
-                        tries=tries or 0,
-                        seconds=seconds,
-                        url=url if map_index < 0 else f"{url}/mapped/{map_index}",
-                        job=jobs.get((dag_id, run_id, task_id, map_index)),
-                    )
+        for dag_id, run_id, task_id, map_index, name, state, tries, seconds, _ in session.execute(query):
+            url = f"{run_url(dag_id, run_id)}/tasks/{quote(task_id, safe='')}"
+            found[dag_id, run_id].append(
+                Task(
+                    task_id=task_id,
+                    map_index=map_index,
+                    name=name or task_id,
+                    state=state,
+                    tries=tries or 0,
+                    seconds=seconds,
+                    url=url if map_index < 0 else f"{url}/mapped/{map_index}",
+                    job=jobs.get((dag_id, run_id, task_id, map_index)),
                 )
+            )
     return found
 
 
