@@ -43,15 +43,22 @@ class Count:
         return self.done and len(self.depths) < MOST_QUEUES
 
 
+#: A ring, by its connection, the place of its store, which a changed connection replaces, and its name.
+Key = tuple[str, str, str]
 #: The latest finished count of each ring, and the running ones.
-_counts: dict[tuple[str, str], Count] = {}
-_running: dict[tuple[str, str], Count] = {}
+_counts: dict[Key, Count] = {}
+_running: dict[Key, Count] = {}
 _lock = Lock()
+
+
+def key_of(conn_id: str, queue: MessageQueue) -> Key:
+    """Return the key by which values of a ring are cached."""
+    return conn_id, queue.store.address.place, queue.ring
 
 
 def counted(conn_id: str, queue: MessageQueue, wait: float) -> Count:
     """Return a count of a ring: finished if it takes less than `wait` seconds, else what is counted so far."""
-    key, state, now = (conn_id, queue.ring), queue.inspect.ring_version(), time.monotonic()
+    key, state, now = key_of(conn_id, queue), queue.inspect.ring_version(), time.monotonic()
     with _lock:
         known, running = _counts.get(key), _running.get(key)
         if known is not None:
@@ -76,13 +83,13 @@ def _forget(now: float) -> None:
         del _counts[key]
 
 
-def _take(key: tuple[str, str], count: Count) -> None:
-    conn_id, ring = key
+def _take(key: Key, count: Count) -> None:
+    conn_id, _, ring = key
     began = time.monotonic()
     try:
         with MessageQueue(target(conn_id).address, ring) as queue:
             count.depths.update((depth.name, depth) for depth in islice(queue.inspect.depths(), MOST_QUEUES))
-            count.done = True
+            count.done = key_of(conn_id, queue) == key
     except Exception as error:
         # The next request to the store reports the cause.
         log.warning("A ring of %s could not be counted (%s).", conn_id, type(error).__name__)

@@ -22,8 +22,8 @@ from airflow_mq.engine.rules.priority import book_name, origin_of, priority_of
 from airflow_mq.engine.store.books import QueueDepth
 from airflow_mq.words import capitalised
 
+from . import counting
 from .access import Reader, Writer, same_site_only
-from .counting import counted
 from .runs import paused_by
 from .schemas import Body, Origin, Priority, Reason, Schema, Text, Weight
 from .stores import opened
@@ -48,7 +48,7 @@ class Recent(NamedTuple):
     messages: Counter[Key]
 
 
-_recent: dict[Key, Recent] = {}
+_recent: dict[counting.Key, Recent] = {}
 _lock = Lock()
 
 
@@ -212,7 +212,7 @@ def queues(
             following = f"{cursor}:{origins[limit - 1]}" if len(origins) > limit else None
             rows = _rows(queue, [state for state in states if state.origin in origins[:limit]], recent, servicing)
             return Queues(rows=rows, next=following, total=None, counted=True)
-        count = counted(conn_id, queue, WAIT)
+        count = counting.counted(conn_id, queue, WAIT)
         depths = dict(count.depths)
         names = _chosen(depths, recent.shares, prefix, search, sort)
         start = int(place or 0)
@@ -252,9 +252,9 @@ def _chosen(
 
 def _read_recent(conn_id: str, queue: MessageQueue, now: datetime) -> Recent:
     """Return what the latest blocks gave; cached until the ring changes."""
-    version, _ = queue.inspect.ring_version()
+    (version, _), key = queue.inspect.ring_version(), counting.key_of(conn_id, queue)
     with _lock:
-        known = _recent.get((conn_id, queue.ring))
+        known = _recent.get(key)
     if known is None or known.version != version:
         shares = {(one.origin, one.priority): one for one in queue.inspect.fairness(BLOCKS, most=0).origins}
         messages: Counter[Key] = Counter()
@@ -265,7 +265,7 @@ def _read_recent(conn_id: str, queue: MessageQueue, now: datetime) -> Recent:
         with _lock:
             if len(_recent) > 64:
                 _recent.clear()
-            _recent[conn_id, queue.ring] = known
+            _recent[key] = known
     return known
 
 
