@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from inspect import signature
 from typing import Annotated, Literal, cast
@@ -231,30 +231,30 @@ def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> Deci
             result = queue.set_aside.requeue_all(body.why, forget_attempts=body.forget_attempts, **filters)
             done, stayed, refused = len(result.moved), len(result.stayed), result.stayed[:MOST_AT_ONCE]
             return Decided.of(None, done=done, stayed=stayed, refused=refused, excluded=result.exclusions())
-
-        def requeued(address: rules.Address) -> None:
-            result = queue.set_aside.requeue(address, body.why, forget_attempts=body.forget_attempts)
-            for stayed in result.stayed:
-                raise Refused(stayed.why)
-
-        return _each(body.addresses, requeued)
+        why, forget = body.why, body.forget_attempts
+        return _decided(body.addresses, lambda some: queue.set_aside.requeue(some, why, forget_attempts=forget))
 
 
 @router.post("/set-aside/discard", dependencies=WRITING)
 def discard(conn_id: str, ring: str, body: DiscardRequest, user: Writer) -> Decided:
     """Discard set-aside messages for good; an event records the actor and the reason."""
     with opened(conn_id, ring, user.name, DECIDING) as queue:
-        return _each(body.addresses, lambda address: queue.set_aside.discard(address, body.why))
+        return _decided(body.addresses, lambda some: queue.set_aside.discard(some, body.why))
 
 
-def _each(addresses: Iterable[rules.Address], decide: Callable[[rules.Address], object]) -> Decided:
-    """Decide about each message separately: one rejection does not stop the others."""
-    result = Decided(done=0, stayed=0, refused=[], excluded=[])
-    for address in addresses:
-        try:
-            decide(address)
-            result.done += 1
-        except (Refused, InvalidInput) as error:
-            result.refused.append(Stayed(address=str(address), why=str(error)))
-            result.stayed += 1
-    return result
+def _decided(addresses: Iterable[rules.Address], decide: Callable[[Sequence[rules.Address]], object]) -> Decided:
+    """Decide about messages, each once; return how many were rejected or stay, and why."""
+    chosen = list(dict.fromkeys(addresses))
+    refused = _refused(chosen, decide)
+    return Decided(done=len(chosen) - len(refused), stayed=len(refused), refused=refused, excluded=[])
+
+
+def _refused(addresses: Sequence[rules.Address], decide: Callable[[Sequence[rules.Address]], object]) -> list[Stayed]:
+    """Decide about messages at once; after a rejection, about each half: it does not stop the others."""
+    try:
+        return [Stayed(address=str(one.address), why=one.why) for one in getattr(decide(addresses), "stayed", ())]
+    except (Refused, InvalidInput) as error:
+        half = len(addresses) // 2
+        if half:
+            return _refused(addresses[:half], decide) + _refused(addresses[half:], decide)
+        return [Stayed(address=str(address), why=str(error)) for address in addresses]

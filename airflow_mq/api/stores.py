@@ -51,8 +51,8 @@ AT_ONCE_IN_ONE = 4
 #: Seconds that a read may take.
 MOST_SECONDS = 10.0
 TOO_SLOW = (
-    "timeout: this store needs more than {:.0f} seconds for this request; use the command line (airflow-mq), which has "
-    "no such limit"
+    "timeout: this store needs more than {:.0f} seconds for this request; decisions that it made before then stand, so "
+    "reload; the command line (airflow-mq) has no such limit"
 )
 #: Status of each kind of error; of any other, 503.
 STATUS: dict[type[MessageQueueError], int] = {

@@ -8,16 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
+from sqlalchemy import create_engine, insert
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
 
 from airflow_mq import Message, MessageQueue, Weight, Yield
 from airflow_mq.api.ring import WAITING
+from airflow_mq.engine.queue.set_aside import SetAsides
 from airflow_mq.engine.rules.charging import BY
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.store import parse, upgrade
@@ -530,6 +535,47 @@ def test_discard_records_actor_and_reason(ask: Ask, ring: MessageQueue) -> None:
     assert len(ring.set_aside.list()) == 1
 
 
+@pytest.mark.parametrize("decision", ["requeue", "discard"])
+def test_many_decisions_take_few_transactions(
+    ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
+    aside(ring, "acme", 64)
+    addresses = [str(message.address) for message in ring.set_aside.list()]
+    ring.admin.change_ring(service_weight=Weight(10_000, 1_000))
+    decide, calls = getattr(SetAsides, decision), []
+
+    def counted(*args: Any, **how: Any) -> Any:
+        calls.append(args)
+        return decide(*args, **how)
+
+    monkeypatch.setattr(SetAsides, decision, counted)
+    for some, gone, most in ((addresses[:32], [], 1), (addresses[32:], ["acme:70:0"], 13), ([], addresses[:1], 1)):
+        body = {"addresses": [*some, *gone, *some[:1]], "why": "larger blocks"}
+        data = ask("op", "POST", f"{of(ring)}/set-aside/{decision}", json=body).json()
+        assert (data["done"], data["stayed"]) == (len(some), len(gone))
+        assert [one["address"] for one in data["refused"]] == gone and len(calls) <= most
+        calls.clear()
+    assert ring.set_aside.list() == []
+
+
+def test_a_request_that_is_too_slow_names_its_decisions(
+    ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside(ring, "acme", 1)
+    decide = SetAsides.discard
+
+    def last(self: Any, *args: Any) -> int:
+        count = decide(self, *args)
+        self.store.probe.until = 0.0
+        return count
+
+    monkeypatch.setattr(SetAsides, "discard", last)
+    body = {"addresses": [str(ring.set_aside.list()[0].address), "acme:70:0"], "why": "old"}
+    answer = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body)
+    assert answer.status_code == 503 and "decisions that it made before then stand" in answer.json()["detail"]
+    assert ring.set_aside.list() == []
+
+
 def test_requeue_moves_messages_that_fit(ask: Ask, ring: MessageQueue) -> None:
     aside(ring, "acme", 3)
     row = ask("viewer", "GET", f"{of(ring)}/set-aside").json()["rows"][0]
@@ -721,21 +767,77 @@ def test_only_valid_spark_jobs_are_returned(page: SimpleNamespace, said: Any, da
     assert (None if job is None else job.model_dump()) == data
 
 
+def queue_of(ring: str) -> Any:
+    """Return what a count reads of a queue."""
+    store = SimpleNamespace(address=SimpleNamespace(place="place"))
+    return SimpleNamespace(ring=ring, store=store, inspect=SimpleNamespace(ring_version=lambda: (1, 1)))
+
+
+def test_a_connection_to_another_store_shows_the_figures_of_that_one(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, count in (("one", 2), ("two", 3)):
+        uri = f"sqlite:///{tmp_path / name}.db"
+        upgrade(parse(uri))
+        with MessageQueue(uri) as queue:
+            queue.admin.change_ring(service_weight=Weight(1_000, 1_000))
+            for _ in range(2):
+                queue.enqueue_messages(name, [b"x"] * count)
+                queue.blocks.settle(queue.blocks.plan(limit=Weight(1_000, 1)))
+        monkeypatch.setenv("AIRFLOW_CONN_MQ_MOVED", connection_of(uri))
+        path = "/api/v1/stores/mq_moved/rings/default/queues?sort="
+        for sort in ("messages", "received", "origin"):
+            (row,) = ask("viewer", "GET", f"{path}{sort}").json()["rows"]
+            assert (row["origin"], row["messages"]) == (name, 2 * count)
+            assert row["received"] is not None
+
+
+def test_each_run_shows_as_many_tasks_as_there_is_room_for(
+    page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.api import runs
+
+    monkeypatch.setattr(runs, "MOST_TASKS", 3)
+    # Airflow's database with these tables only.
+    engine, tables = create_engine("sqlite://", poolclass=StaticPool), (runs.TaskInstance, runs.XComModel)
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    rows = [
+        {
+            "id": uuid4(), "dag_id": "d", "run_id": run, "task_id": "t", "map_index": index, "pool": "p", "pool_slots": 1,
+            "start_date": start + timedelta(minutes=index + 60 * int(run)),
+        }
+        for run, count in (("1", 12), ("2", 2))
+        for index in range(count)
+    ]  # fmt: skip
+    for table in tables:
+        table.__table__.create(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(runs.TaskInstance.__table__), rows)
+    monkeypatch.setattr(runs, "create_session", lambda: Session(engine))
+    user: Any = SimpleNamespace(may_see_tasks=lambda dag_id: True, may_see_xcoms=lambda dag_id: True)
+
+    found = runs.tasks_of(user, [("d", "1"), ("d", "2")])
+
+    assert {run_id: [task.map_index for task in tasks] for (_, run_id), tasks in found.items()} == {
+        "1": [0, 1, 2], "2": [0, 1],
+    }  # fmt: skip
+
+
 def test_no_count_begins_while_as_many_as_are_kept_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_mq.api import counting
 
     began: list[Any] = []
-    running = {("store", f"ring {number}"): counting.Count((0, 0)) for number in range(counting.MOST)}
+    running = {("store", "place", f"ring {number}"): counting.Count((0, 0)) for number in range(counting.MOST)}
     monkeypatch.setattr(counting, "_running", dict(running))
     monkeypatch.setattr(counting, "_counts", {})
     monkeypatch.setattr(counting, "Thread", lambda **how: SimpleNamespace(start=lambda: began.append(how["args"][0])))
-    queue: Any = SimpleNamespace(ring="other", inspect=SimpleNamespace(ring_version=lambda: (1, 1)))
+    queue = queue_of("other")
 
     assert not counting.counted("store", queue, 0).done
     assert counting._running == running and not began
     del counting._running[next(iter(running))]
     assert not counting.counted("store", queue, 0).done
-    assert began == [("store", "other")] and len(counting._running) == counting.MOST
+    assert began == [("store", "place", "other")] and len(counting._running) == counting.MOST
 
 
 def test_only_the_latest_counts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -744,9 +846,9 @@ def test_only_the_latest_counts_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     now = time.monotonic()
     # The last one was asked for too long ago.
     ages = [*range(counting.MOST + 3), int(counting.IDLE) + 1]
-    counts = {("store", f"ring {age}"): counting.Count((1, 1), done=True, asked_at=now - age) for age in ages}
+    counts = {("store", "place", f"ring {age}"): counting.Count((1, 1), done=True, asked_at=now - age) for age in ages}
     monkeypatch.setattr(counting, "_counts", dict(counts))
-    queue: Any = SimpleNamespace(ring="ring 9", inspect=SimpleNamespace(ring_version=lambda: (1, 1)))
+    queue = queue_of("ring 9")
 
-    assert counting.counted("store", queue, 0) is counts["store", "ring 9"]
-    assert [*counting._counts] == [*[*counts][: counting.MOST - 2], ("store", "ring 9")]
+    assert counting.counted("store", queue, 0) is counts["store", "place", "ring 9"]
+    assert [*counting._counts] == [*[*counts][: counting.MOST - 2], ("store", "place", "ring 9")]
