@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_823),
     "lines of the engine": Budget(28_109, 19_500),
     "lines of the command line": Budget(5_859),
-    "lines of the package": Budget(50_776, 38_000),
+    "lines of the package": Budget(50_782, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
