@@ -106,7 +106,11 @@ class _Model(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         checked = self._adapter.validate_python(value, strict=False)
-        return bytes(self._adapter.dump_json(checked, by_alias=True))
+        data = bytes(self._adapter.dump_json(checked, by_alias=True))
+        if b"null" in data:
+            # NaN and infinity become null, which a number is not.
+            self.decode(data)
+        return data
 
     def decode(self, data: bytes) -> T:
         try:

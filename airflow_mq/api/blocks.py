@@ -128,13 +128,13 @@ def blocks(
 ) -> Blocks:
     """Return blocks, latest first, each with its run and that run's tasks."""
     with opened(conn_id, ring) as queue:
-        found = queue.blocks.list(limit=limit, before=before, entries=True)
-    rows = [block_of(state) for state in found]
+        found = queue.blocks.list(limit=limit + 1, before=before, entries=True)
+    rows = [block_of(state) for state in found[:limit]]
     tasks = tasks_of(user, {(row.run.dag_id, row.run.run_id) for row in rows if row.run})
     for row in rows:
         if row.run:
             row.tasks = tasks.get((row.run.dag_id, row.run.run_id), [])
-    return Blocks(rows=rows, next=str(found[-1].id) if len(found) == limit else None)
+    return Blocks(rows=rows, next=str(found[limit - 1].id) if len(found) > limit else None)
 
 
 def block_of(state: planned.Block) -> Block:

@@ -46,7 +46,7 @@ NOT_STARTED = (
     "dags/overweight_by_hand.py, and list this connection among those it permits; [airflow_mq] overweight_dag names it"
 )
 
-NO_LIMIT = "this ring has no service weight: requeue it on the command line, with --limit"
+NO_LIMIT = "this ring has no service weight: requeue it on the command line, with --service-weight"
 NOT_STORED = (
     "Airflow's metadata database reported an error: a run of {} may or may not have been created; look at its runs "
     "before you try again"

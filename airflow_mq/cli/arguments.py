@@ -38,7 +38,8 @@ def when(text: str) -> datetime | timedelta:
             f"invalid time {text[:80]!r}: expected 90s, 15m, 2h, 1d (from now) or 2026-12-24T18:00:00Z"
         ) from None
     if moment.tzinfo is None:
-        raise ArgumentTypeError(f"{text[:80]!r} needs a time zone; write {text[:80]}Z for UTC")
+        own = text if len(text) > 10 else f"{moment:%Y-%m-%dT%H:%M:%S}"
+        raise ArgumentTypeError(f"{text[:80]!r} needs a time zone; write {own[:80]}Z for UTC")
     return moment
 
 

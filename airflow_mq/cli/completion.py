@@ -41,7 +41,7 @@ def completer_of(action: Action, conn_id: str | None = None) -> Completer | None
     :param conn_id: the connection to use where none is named.
     """
     find = _FINDERS.get(str(action.metavar))
-    if find is None or (action.metavar == "TOKEN" and action.nargs is not None):
+    if find is None:
         return None
 
     def complete(prefix: str, parsed_args: Namespace, **more: object) -> Sequence[str] | Mapping[str, str]:
@@ -92,7 +92,7 @@ _FINDERS: dict[str, Callable[[Session, str], Sequence[str] | Mapping[str, str]]]
     "ORIGIN[:PAGE:INDEX[:high]]": _origins,
     "ADDRESS": _set_aside,
     "ID|ADDRESS": _set_aside,
-    "TOKEN": _blocks,
+    "BLOCK": _blocks,
     "NAME=VALUE": _settings,
 }
 

@@ -98,7 +98,7 @@ def doctor(session: Session, args: Namespace) -> bool:
     bad = sum(one.level == WRONG for one in found)
     session.out.value({"store": address.safe, "ok": not bad, "findings": found})
     print_findings(session, found)
-    session.out.remark(f"{bad} of {len(found)} checks found a problem" if bad else "nothing is wrong")
+    session.out.remark(f"{many(bad, 'problem')} found" if bad else "nothing is wrong")
     session.out.remark("to check what is stored: airflow-mq check")
     return not bad
 
@@ -377,7 +377,7 @@ def _empty(store: Store[Any], unit: Unit) -> Iterator[Finding]:
             WRONG,
             f"{words.size(free * page_size)} of the file's {words.size(pages * page_size)} are empty",
             "harmless, as it is used again; to get the room back while no program works: "
-            f"sqlite3 {store.address.file.name} VACUUM",
+            f"sqlite3 {shlex.quote(str(store.address.file))} VACUUM",
         )
 
 

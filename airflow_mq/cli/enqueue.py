@@ -42,7 +42,7 @@ _STEP = 1000
     ),
     option("--key TEXT", "accept the message once only with this key", words),
     WEIGHT,
-    option("--header NAME=VALUE", "add a header", header, action="append"),
+    option("--header HEADER=VALUE", "add a header", header, action="append"),
     option("--delay WHEN", "join the queue then: 90s, 15m, 2h, 1d or a time with zone", when),
     option("--expires WHEN", "expire the messages then, if they still wait", when),
     ENQUEUED_PRIORITY,
@@ -81,7 +81,7 @@ def enqueue(session: Session, args: Namespace) -> None:
         else:
             files: list[IO[bytes]] = []
             payloads = _payloads(args, files)
-            if args.key:
+            if args.key is not None:
                 done = queue.enqueue_message(args.origin, next(payloads), key=args.key, **common)
             else:
                 done = queue.enqueue_messages(args.origin, _counted(payloads, told, files), **common)
@@ -100,7 +100,7 @@ def _check(args: Namespace) -> None:
         raise UsageError("no origin: expected airflow-mq enqueue ORIGIN MESSAGE")
     if args.origin is not None:
         check_origin(args.origin)
-    if args.key and (
+    if args.key is not None and (
         args.ndjson is not None or args.lines or len([*args.message, *(args.file or ()), *(args.blob or ())]) > 1
     ):
         raise UsageError("--key names one message; give each line of NDJSON its own")

@@ -90,7 +90,10 @@ def get(session: Session, args: Namespace) -> None:
         queue = stack.enter_context(session.queue())
         tell = stack.enter_context(session.out.progress("reading"))
         file = stack.enter_context(queue.payloads.open(args.hash))
-        out: IO[bytes] = stack.enter_context(open(args.output, "wb")) if args.output else sys.stdout.buffer
+        try:
+            out: IO[bytes] = stack.enter_context(open(args.output, "wb")) if args.output else sys.stdout.buffer
+        except OSError as error:
+            raise UsageError(f"{args.output!r} cannot be written: {error.strerror}") from None
         done = 0
         while data := file.read(1 << 20):
             out.write(data)

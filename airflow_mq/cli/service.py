@@ -143,7 +143,7 @@ def load(name: str) -> object:
         sys.path.append(os.getcwd())
     try:
         return load_named(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"the processor {name} cannot be loaded: {type(error).__name__}: {error}") from None
 
 

@@ -47,6 +47,9 @@ class Session:
     def _named(self) -> StoreAddress:
         from ..engine.store import parse
 
+        for name in ("store", "conn_id", "ring"):
+            if getattr(self, name) == "":
+                raise UsageError(f"--{name.replace('_', '-')} is empty: name one, or leave it out")
         if self.store and self.conn_id:
             raise UsageError("specify --store or --conn-id, not both")
         if self.conn_id:

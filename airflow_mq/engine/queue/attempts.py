@@ -31,6 +31,7 @@ from ..rules.outcome import (
     Yield,
     check_outcome,
     check_sent,
+    is_tried_alone,
     send_bounds,
 )
 from ..rules.page import Page
@@ -305,6 +306,14 @@ class Batching(InPlace):
     def __init__(self, scales: Scales, service: Service, processor: BatchProcessor) -> None:
         super().__init__(scales, service)
         self.processor = processor
+
+    def _stretch(self, page: Page, start: int, stop: int) -> int:
+        """End before a message whose attempt is to be alone: it costs its neighbours at most one attempt."""
+        stop, most = super()._stretch(page, start, stop), self.scales.working_set.config.max_attempts
+        if is_tried_alone(page.note(start).attempts + 1, most):
+            return min(stop, start + 1)
+        notes = page.notes_of(start, stop) if page.notes else ()
+        return min((item for item, note in notes if is_tried_alone(note.attempts + 1, most)), default=stop)
 
     def take(
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight

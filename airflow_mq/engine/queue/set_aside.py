@@ -23,7 +23,7 @@ from ..rules.judging import ATTEMPTS, SIZE, SWEPT
 from ..rules.message import Address, check_address, check_number, check_text, message_id
 from ..rules.overweight import Judged
 from ..rules.page import ASIDE, PROCESSED
-from ..rules.priority import LAST, books_of, told
+from ..rules.priority import PAST_ALL, books_of, told
 from ..rules.weight import Weight
 from ..store import codec
 from ..store.rows import LATEST
@@ -95,7 +95,7 @@ class Search:
     def _of_books(self, after: Address | None, limit: int) -> list[SetAside]:
         origin = self.wanted.get("origin")
         if origin is None:
-            return self._between("", LAST, after, limit)
+            return self._between("", PAST_ALL, after, limit)
         found: list[SetAside] = []
         for name in books_of(origin) if self.working_set.config.high else (origin,):
             if after is None or name >= after.book:

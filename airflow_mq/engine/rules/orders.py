@@ -30,6 +30,8 @@ LOOK_PAST = 64
 #: Queues at which a walk looks that does nothing else.
 MOST_LOOKS = 512
 
+#: The most parts that a message takes, however heavy it is declared.
+MOST_PARTS = 1 << 61
 #: The largest debt of a queue, in parts of a block. A processor that measures in a wrong unit costs its queue the turns
 #: of a few blocks.
 MOST_DEBT = 8 * BLOCK_PARTS
@@ -253,7 +255,9 @@ def parts_of(limit: Weight) -> Parts:
     time, size = max(limit[0], 1), max(limit[1], 1)
 
     def parts(weight: Weight) -> int:
-        return max(-(-weight[0] * BLOCK_PARTS // time), -(-weight[1] * BLOCK_PARTS // size))
+        found = max(-(-weight[0] * BLOCK_PARTS // time), -(-weight[1] * BLOCK_PARTS // size))
+        # Stores keep the sum of two.
+        return found if found < MOST_PARTS else MOST_PARTS
 
     return parts
 

@@ -15,9 +15,8 @@ PRIORITIES = (REGULAR, HIGH)
 MARK = "\x01"
 #: Upper bound of the names of high books, below every regular one.
 PAST_HIGH = "\x02"
-#: Upper bound of origins in ranges of their characters, and a name above all, which have at most 255 bytes.
-LAST = "\U0010ffff"
-PAST_ALL = LAST * 64
+#: A name above all, which have at most 255 bytes: also an upper bound of those with a prefix.
+PAST_ALL = "\U0010ffff" * 64
 
 
 def check_priority(priority: object) -> str:

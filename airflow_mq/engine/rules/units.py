@@ -25,7 +25,8 @@ _READ_TIMES = {**TIMES, "m": TIMES["min"]}
 _READ_SIZES = {**{name.lower(): size for name, size in SIZES.items()}, **{
     name.lower().removesuffix("b"): size for name, size in SIZES.items() if name != "B"
 }}  # fmt: skip
-_AMOUNT = re.compile(r"([0-9][0-9,_]{0,26}(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})")
+#: Commas and underscores separate groups of three digits, and nothing else: `1,5h` is not 15 hours.
+_AMOUNT = re.compile(r"((?:[0-9]{1,27}|[0-9]{1,3}(?:[,_][0-9]{3}){1,8})(?:\.[0-9]{1,9})?) ?([A-Za-z]{0,3})")
 
 
 def milliseconds(value: Any, bare: bool = False) -> object:

@@ -466,6 +466,8 @@ def test_blocks_keep_their_figures(ask: Ask, ring: MessageQueue) -> None:
     first = ask("viewer", "GET", f"{of(ring)}/blocks?limit=3").json()
     then = ask("viewer", "GET", f"{of(ring)}/blocks?limit=3&before={first['next']}").json()
     assert [one["id"] for one in then["rows"]] == [block.id] and then["next"] is None
+    all_of_them = ask("viewer", "GET", f"{of(ring)}/blocks?limit=4").json()
+    assert len(all_of_them["rows"]) == 4 and all_of_them["next"] is None
 
 
 def test_a_dry_run_is_what_the_queue_foresees_and_changes_nothing(ask: Ask, ring: MessageQueue) -> None:

@@ -30,6 +30,7 @@ def test_a_file_goes_in_is_listed_and_comes_out(mq: Terminal, queue: MessageQueu
     (one,) = mq.json("payload", "list")
     assert (one["hash"], one["size"], one["references"], one["path"]) == (name, len(LARGE), 3, None)
     assert name in mq("payload", "list").out and "database" in mq("payload", "list").out
+    assert "cannot be written" in mq("payload", "get", name, "--output", str(tmp_path / "no" / "x"), code=2).err
     mq("payload", "get", name, "--output", str(copy))
     assert copy.read_bytes() == LARGE
     queue.service_queues(lambda delivery: None)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Done, MessageQueue, Report, RingConfig, Weight
+from airflow_mq import Batch, Done, MessageQueue, Report, RingConfig, Weight, batch_processor
 from airflow_mq.cli import doctor
 from airflow_mq.engine.queue.blocks.settling import Settling
 from airflow_mq.engine.queue.holding import Hold
 from airflow_mq.engine.rules.config import BLOCK_PARTS
+from airflow_mq.engine.rules.errors import TooManyOrigins
 from airflow_mq.engine.rules.orders import MOST_DEBT
 from airflow_mq.engine.store import parse, upgrade
 from tests.proofs.model.clock import Clock
@@ -172,3 +173,41 @@ def test_predictions_follow_a_use_that_has_changed_for_good(store_uri: str) -> N
             report_uses(queue, [Weight(20_000, 1)] * 40)
         (fit,) = queue.inspect.fits()
         assert fit.weigher.weigh(1)[0] > 5_000
+
+
+def test_declared_weights_far_above_the_ring_stop_no_ring(queue: MessageQueue) -> None:
+    queue.admin.change_ring(set_aside_above="block")
+    queue.enqueue_messages("a/x", [b"first", b"second"], weight=Weight(2**62, 1))
+    queue.enqueue_message("b/x", b"other")
+    for _ in range(6):
+        queue.blocks.settle(queue.blocks.plan(limit=Weight(2**62 + 5, 1 << 30)))
+    assert queue.service_queues(lambda delivery: None, Weight(2**63, 1 << 30)).processed > 0
+    assert queue.check() == []
+
+
+def test_origins_of_the_last_characters_count_as_others(queue: MessageQueue) -> None:
+    queue.admin.change_ring(max_origins=2)
+    last = [f"\U0010ffff{number}" for number in range(3)]
+    queue.enqueue_messages((origin, b"x") for origin in last[:2])
+    with pytest.raises(TooManyOrigins):
+        queue.enqueue_message(last[2], b"x")
+    queue.enqueue_message(last[0], b"heavy", weight=Weight(10**9, 1))
+    queue.service_queues(lambda delivery: None)
+    assert [one.address.origin for one in queue.set_aside.list()] == [last[0]]
+    assert [origin for origin, _ in queue.footprints(prefix="\U0010ffff")] == [last[0]]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_message_that_fails_a_batch_costs_its_neighbours_one_attempt(queue: MessageQueue, *, ordered: bool) -> None:
+    queue.admin.change_ring(max_attempts=3, ordered=ordered)
+    queue.enqueue_messages("a/x", [b"poison" if number == 4 else b"%d" % number for number in range(10)])
+
+    @batch_processor
+    def process(batch: Batch) -> None:
+        if b"poison" in batch.payloads:
+            raise ValueError("poison")
+
+    for _ in range(10):
+        queue.service_queues(process)
+    assert [one.address.index for one in queue.set_aside.list()] == [4]
+    assert queue.footprint("a/x").count == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import pydantic
@@ -254,3 +255,17 @@ def test_external_payloads_are_decoded_or_kept(
     queue.payloads.enqueue("birch", text.encode())
     result = values.service_batches(lambda batch: None, "birch", delete_undecodable=drops)
     assert (result.processed, result.failed, len(queue.set_aside.list())) == (0, 0, 2)
+
+
+def test_values_that_do_not_decode_again_are_rejected(queue: MessageQueue) -> None:
+    @dataclass
+    class Measured:
+        x: float
+        y: float | None = None
+
+    values = queue.typed(Measured)
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(InvalidMessage):
+            values.enqueue("acme", Measured(wrong))
+    values.enqueue("acme", Measured(1.5))
+    assert [peeked.value for peeked in values.peek("acme")] == [Measured(1.5)]

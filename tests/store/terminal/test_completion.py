@@ -29,6 +29,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         queue.enqueue_message("acme/orders", b"x")
         queue.enqueue_message("acme/mail", b"x", weight=Weight(100, 1))
         queue.service_queues(lambda delivery: None)
+        queue.blocks.plan()
         queue.enqueue_message("two words", b"x")
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "AIRFLOW_MQ_STORE": uri, "PATH": path, "HOME": str(tmp_path)}
@@ -57,12 +58,18 @@ def asked(environment: dict[str, str], line: str) -> list[str]:
         ("airflow-mq message list acme/", ["acme/mail "]),
         ("airflow-mq set-aside discard ", ["acme/mail:0:0 "]),
         ("airflow-mq ring change --set max_att", ["max_attempts="]),
+        ("airflow-mq enqueue acme x --header max_att", []),
         ("airflow-mq message list --store sqlite:///no/such/file ", []),
     ],
 )
 def test_what_is_offered(environment: dict[str, str], line: str, found: list[str]) -> None:
     offered = asked(environment, line)
     assert [one.strip() for one in offered if one.strip()] == [one.strip() for one in found]
+
+
+def test_blocks_are_offered_by_their_tokens(environment: dict[str, str]) -> None:
+    (token,) = asked(environment, "airflow-mq block show ")
+    assert len(token.strip()) == 32
 
 
 def test_a_real_bash(environment: dict[str, str]) -> None:

@@ -81,7 +81,7 @@ def test_a_duration_below_a_millisecond_costs_one() -> None:
     "written",
     [
         "", "20m", "20m/4GiB/1", "20x/1", "1/4XB", "0.5ms/1", "1/0.1", "-1/2", "٣/1", "1e3/1", "nan/1", ("1" * 40, 1),
-        ("20m", 1.5), ("5", 1), (timedelta(days=-1), 1), f"{LARGEST + 1}/0", "1m/1m/", ("1GiB", "1s"),
+        ("20m", 1.5), ("5", 1), "1,5h/1", "1/1,5GiB", "12,34/1", "1,,000/1", "1_0/1", (timedelta(days=-1), 1), f"{LARGEST + 1}/0", "1m/1m/", ("1GiB", "1s"),
     ],
 )  # fmt: skip
 def test_what_is_no_weight(written: object) -> None:

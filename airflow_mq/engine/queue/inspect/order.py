@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ...rules.budget import FAR
-from ...rules.priority import HIGH, LAST, MARK, PAST_ALL, PAST_HIGH, book_name, books_of, check_priority, origin_of
+from ...rules.priority import HIGH, MARK, PAST_ALL, PAST_HIGH, book_name, books_of, check_priority, origin_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 
@@ -41,9 +41,9 @@ def books_asked(working_set: StoredSet, origin: str, priority: str | None = None
 
 def origins_from(unit: Unit, working_set: StoredSet, prefix: str, after: str, limit: int) -> list[str]:
     """Return origins by name that start with a prefix, after a name."""
-    names = _names(unit, working_set, after or PAST_HIGH, prefix, prefix + LAST, limit)
+    names = _names(unit, working_set, after or PAST_HIGH, prefix, prefix + PAST_ALL, limit)
     if working_set.config.high:
-        high = _names(unit, working_set, MARK + after, MARK + prefix, MARK + prefix + LAST, limit)
+        high = _names(unit, working_set, MARK + after, MARK + prefix, MARK + prefix + PAST_ALL, limit)
         names |= set(map(origin_of, high))
     return sorted(names)[:limit]
 

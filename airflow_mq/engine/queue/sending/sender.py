@@ -29,7 +29,7 @@ from ...rules.message import (
     check_payload,
 )
 from ...rules.outcome import refuse_options
-from ...rules.priority import LAST, MARK, PAST_HIGH, REGULAR, book_name, books_of, check_priority, origin_of
+from ...rules.priority import MARK, PAST_ALL, PAST_HIGH, REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.rows import InboxRow
 from ...store.unit import Unit
@@ -183,7 +183,7 @@ def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str])
     config = session.remember_config(unit.rings.held_config(ring))
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
-        room = config.max_origins - _count(unit, ring, [(PAST_HIGH, LAST)], config.max_origins)
+        room = config.max_origins - _count(unit, ring, [(PAST_HIGH, PAST_ALL)], config.max_origins)
         _refuse(fresh, room, config.max_origins, "max_origins", "the ring")
     if config.max_origins_per_group is not None:
         most = config.max_origins_per_group

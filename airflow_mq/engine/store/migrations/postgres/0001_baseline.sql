@@ -588,7 +588,7 @@ BEGIN
     IF most IS NOT NULL THEN
         SELECT count(DISTINCT ltrim(o, E'\x01')) INTO stored FROM (
             SELECT {s}stored_origins(ring_id, E'\x01', E'\x02', most + 1) AS o
-            UNION ALL SELECT {s}stored_origins(ring_id, E'\x02', E'\U0010FFFF', most + 1)
+            UNION ALL SELECT {s}stored_origins(ring_id, E'\x02', repeat(E'\U0010FFFF', 64), most + 1)
         ) s;
         IF cardinality(fresh) > greatest(most - stored, 0) THEN
             RAISE EXCEPTION USING ERRCODE = 'MQ106', MESSAGE = CASE WHEN is_reader THEN format(
