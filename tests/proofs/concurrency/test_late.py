@@ -11,7 +11,7 @@ from airflow_mq import MessageQueue, RingConfig, Weight
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.rows import InboxRow
 from airflow_mq.engine.store.unit import Unit
-from airflow_mq.engine.store.working_set import budget
+from airflow_mq.engine.store.working_set import read_ahead
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 
@@ -102,7 +102,7 @@ def test_late_commit_between_two_reads_keeps_order(
 
         monkeypatch.setattr(queue.store, "probe", commit_before)
         # Otherwise the second look brings all rows.
-        monkeypatch.setattr(budget, "MOST_ROWS", 16)
+        monkeypatch.setattr(read_ahead, "MOST_ROWS", 16)
         done: list[bytes] = []
         queue.service_queues(lambda delivery: done.append(delivery.payload))
         monkeypatch.undo()
