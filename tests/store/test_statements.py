@@ -209,7 +209,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_chunk": {"upload": 50_000, "seq": PAGES, "data": BYTES},
     "delete_chunks": {"upload": 20_077, "limit": 64},
     "chunk": {"upload": 77, "seq": 0},
-    "insert_blob": {"hash": "new", "size": 5, "upload": 20_077},
+    "insert_blob": {"hash": "new", "size": 5, "upload": 20_077, "again": False},
     "hold_blob": {"id": LATE, "hash": HASHES[0], "until": LATE},
     "release_blobs": {"inbox_row": IDS, "place": [0] * len(IDS)},
     "past_uses": {"limit": 100},
