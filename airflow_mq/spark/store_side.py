@@ -250,11 +250,12 @@ def run_in_place(
     with BlockLease(queue, token, lease) as keeper:
         block = live_block(queue, token)
         terms = terms_of(queue, block)
-        tried, tasks = TriedBefore(terms, queue.blocks.reported(token)), tasks_of(block, terms, processors, part, 1)
+        answered = queue.blocks.reported(token)
+        tried, tasks = TriedBefore(terms, answered), tasks_of(block, terms, processors, part, 1)
 
-        def run(processor: Processor, share: Sequence[Claim], groups: Groups) -> None:
+        def run(processor: Processor, share: Sequence[Claim], groups: Groups, again: bool) -> None:
             side = StoreSide(queue, token, share)
-            total.add(run_share(processor, side, terms, again=True, groups=groups, function=function))
+            total.add(run_share(processor, side, terms, again=again, groups=groups, function=function))
             refused = keeper.refused or (TokenRefused(total.refused) if total.refused else None)
             if refused:
                 raise refused
@@ -262,11 +263,11 @@ def run_in_place(
         for task in tasks:
             if function is None:
                 check_function(task.processor)
-            run(task.processor, task.share, tried.others)
+            run(task.processor, task.share, tried.others, bool(answered))
         before = total.before
         for task in tasks:
             if share := tried.claims_of(task.share):
-                run(task.processor, share, tried.groups)
+                run(task.processor, share, tried.groups, True)
         total.before = before
     return total
 

@@ -310,9 +310,11 @@ class Batching(InPlace):
     def _stretch(self, page: Page, start: int, stop: int) -> int:
         """End before a message whose attempt is to be alone: it costs its neighbours at most one attempt."""
         stop, most = super()._stretch(page, start, stop), self.scales.working_set.config.max_attempts
+        if most is None:
+            return stop
         if is_tried_alone(page.note(start).attempts + 1, most):
             return min(stop, start + 1)
-        notes = page.notes_of(start, stop) if page.notes else ()
+        notes = page.notes_of(start, stop)
         return min((item for item, note in notes if is_tried_alone(note.attempts + 1, most)), default=stop)
 
     def take(

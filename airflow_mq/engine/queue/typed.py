@@ -182,13 +182,13 @@ def decoding(
 
     :param undecoded: returns the outcome of a message that does not decode; by default, a permanent failure.
     """
-    outcome_of_undecoded, call = undecoded or refused, caller_of(processor)
+    outcome_of_undecoded, call = _undecoded_by(undecoded), caller_of(processor)
 
     def process(delivery: Delivery) -> Answer:
         try:
             value = codec.decode(_whole(delivery.payload, delivery.open_blob))
         except ValueError as error:
-            return (kept if isinstance(error, External) else outcome_of_undecoded)(f"{delivery.address}", error)
+            return outcome_of_undecoded(f"{delivery.address}", error)
         return call(value, TypedDelivery(delivery, value, codec))
 
     return process
@@ -200,7 +200,7 @@ def decoding_batches(
     undecoded: Undecoded | None = None,
 ) -> BatchProcessor:
     """Return a batch processor that calls a batch processor of values; `undecoded` as in `decoding`."""
-    outcome_of_undecoded = undecoded or refused
+    outcome_of_undecoded = _undecoded_by(undecoded)
 
     def process_batch(batch: Batch) -> Sequence[Answer] | None:
         values, good, outcomes = list[T](), list[int](), list[Answer]()
@@ -210,7 +210,7 @@ def decoding_batches(
                 good.append(at)
                 outcomes.append(DONE)
             except ValueError as error:
-                outcomes.append((kept if isinstance(error, External) else outcome_of_undecoded)(str(address), error))
+                outcomes.append(outcome_of_undecoded(str(address), error))
         answers = process(_typed_batch(batch, good, values)) if good else ()
         if answers is not None and len(answers) != len(good):
             raise InvalidOutcome(f"{len(answers)} answers for {len(good)} values: expected one answer each")
@@ -250,6 +250,11 @@ def _whole(payload: bytes, opened: Callable[[], IO[bytes]] | None = None) -> byt
             with opened() as file:
                 return file.read()
     raise External(f"external payload of {payload.size:,} bytes; a processor without a codec reads it by open_blob")
+
+
+def _undecoded_by(undecoded: Undecoded | None) -> Undecoded:
+    """Return the outcome of messages that do not decode; one whose external payload is not read is kept in any case."""
+    return lambda where, error: (kept if isinstance(error, External) else undecoded or refused)(where, error)
 
 
 def refused(where: str, error: ValueError) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .priority import origin_of
+from .priority import MARK, origin_of
 
 SEPARATOR = "/"
 #: What comes right after a separator: the names of all origins below a group come before its name with this.
@@ -44,6 +44,11 @@ def paths_of(name: str, has_paths: bool) -> list[str]:
 def head_of(origin: str) -> str:
     """Return the first part of a path."""
     return origin.partition(SEPARATOR)[0]
+
+
+def ranges_of(name: str) -> list[tuple[str, str]]:
+    """Return ranges of the names of an origin and of all below it; each ends before its second bound."""
+    return [(name, name + MARK), (name + SEPARATOR, name + PAST_SEPARATOR)]
 
 
 def is_below(origin: str, name: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from shlex import quote
 from typing import Any
@@ -16,7 +17,7 @@ from ...rules.book import BACKOFF, BUDGET, IN_FLIGHT, PAUSED
 from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.config import RingConfig
 from ...rules.events import NOT_TRIED, Event, Fate
-from ...rules.groups import PAST_SEPARATOR, SEPARATOR, is_below, names_above
+from ...rules.groups import is_below, names_above, ranges_of
 from ...rules.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
 from ...rules.message import Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
@@ -104,11 +105,9 @@ def _first_below(future: Foresight, group: str, ahead: int) -> str:
     ready = next((name for name in ready_books(future.working_set()) if is_below(origin_of(name), group)), None)
     if ready is None:
         unit, ring = future.overlay.unit, future.session.ring_id
-        for first, past in ((group, group + MARK), (group + SEPARATOR, group + PAST_SEPARATOR)):
-            for mark in ("", MARK):
-                for name in unit.books.names(ring, "", mark + first, mark + past, 1, delayed=True):
-                    return name
-        return group
+        ranges = ((mark + first, mark + past) for first, past in ranges_of(group) for mark in ("", MARK))
+        found = (unit.books.names(ring, "", first, past, 1, delayed=True) for first, past in ranges)
+        return next(chain.from_iterable(found), group)
     claims = (claim for block in future.blocks(ahead) for claim in block.claims if claim.messages)
     return next((claim.origin for claim in claims if is_below(claim.whose, group)), ready)
 

@@ -17,7 +17,7 @@ from ....observe import traces
 from ...rules.characters import shown
 from ...rules.config import HEADER_SIZE
 from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError, TooManyOrigins
-from ...rules.groups import head_of
+from ...rules.groups import head_of, ranges_of
 from ...rules.message import (
     PLAIN,
     Attributes,
@@ -41,9 +41,6 @@ from .inline import Inline, execute_inline
 from .packing import KeyedRow, PackedCall, Pairs
 
 log = logging.getLogger("airflow_mq.sending")
-
-#: Right after a group's own name, and after all names below it: `0` comes next to `/`.
-_ABOVE, _BELOW = "\x01", "0"
 
 
 class SendOptions(TypedDict, total=False):
@@ -191,7 +188,7 @@ def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str])
         for origin in fresh:
             members.setdefault(head_of(origin), []).append(origin)
         for group, mine in sorted(members.items()):
-            there = _count(unit, ring, [(group, group + _ABOVE), (f"{group}/", group + _BELOW)], most)
+            there = _count(unit, ring, ranges_of(group), most)
             _refuse(mine, most - there, most, "max_origins_per_group", f"the group {group!r}")
 
 
