@@ -5,6 +5,9 @@ part of the bucket covers its weight or is full: then the balance may become neg
 paid back. So in any time `t` a bucket is charged at most `rate · t + burst + one message`, and what blocks used beyond
 their plans.
 
+High messages come first, and regular ones keep their share of a bucket as they do of a block: while regular ones wait
+for it, high ones *owe* them their share of what high ones took.
+
 Balances are whole numbers of *grains*: a unit of weight times the microseconds of a day. Each rate is a whole number of
 grains per microsecond, so that refills lose nothing.
 """
@@ -17,6 +20,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from .characters import shown
+from .config import BLOCK_PARTS
 from .errors import ConfigRefused, InvalidInput
 from .units import byte_count, milliseconds, size_text, time_text
 from .weight import LARGEST, ZERO, Weight
@@ -153,6 +157,8 @@ class Balance(NamedTuple):
     wake_at: int = 0
     #: Since when it is exhausted: until it is full again; 0 if it is not.
     exhausted_at: int = 0
+    #: Grains of each part that high messages owe to regular ones.
+    owed: tuple[int, int] = (0, 0)
 
 
 class Bucket:
@@ -167,13 +173,20 @@ class Bucket:
                      for part, left in zip(budget, stored.left)]  # fmt: skip
         self.refilled_to, self.needs, self.wake_at = stored.refilled_to, stored.needs, stored.wake_at
         self.exhausted_at = stored.exhausted_at
+        self.owed = list(stored.owed)
+        #: What each part held before the high messages of this walk, and what of it is kept for regular ones.
+        self.whole: list[int] = []
+        self.kept: list[int] = []
+        #: Whether regular messages wait for it in this walk.
+        self.is_wanted = False
         self.refill(now)
 
     @property
     def balance(self) -> Balance:
         """Return the balance, as it is stored."""
         left = (None if part is None else grains for part, grains in zip(self.budget, self.left))
-        return Balance((next(left), next(left)), self.refilled_to, self.needs, self.wake_at, self.exhausted_at)
+        owed = self.owed[0], self.owed[1]
+        return Balance((next(left), next(left)), self.refilled_to, self.needs, self.wake_at, self.exhausted_at, owed)
 
     def refill(self, now: int) -> None:
         """Add what the rate gave until now. A clock that was set back gives nothing until it comes up again."""
@@ -199,6 +212,27 @@ class Bucket:
             count = covered
         return count
 
+    def keep(self, share: int) -> None:
+        """Keep a share of each part for regular messages, and what they are owed, until high ones were serviced."""
+        if not self.kept:
+            self.whole = self.left[:]
+            self.kept = [max(left, 0) * share // BLOCK_PARTS + owed for left, owed in zip(self.left, self.owed)]
+
+    def sparing(self, weights: Sequence[Weight]) -> int:
+        """Return how many of these high messages, from the first on, may start before regular ones.
+
+        The first one of a walk may take of what is kept, if that is not all.
+        """
+        count = self.covering(weights)
+        for at, part in enumerate(self.budget):
+            if part is None or not count:
+                continue
+            spare = self.left[at] - self.kept[at]
+            sums = list(accumulate(weight[at] for weight in weights[:count]))
+            fitting = bisect_right(sums, spare // GRAINS) if spare > 0 else 0
+            count = max(fitting, int(spare > 0 and self.left == self.whole))
+        return count
+
     def charge(self, weight: Weight) -> None:
         """Take a weight, also of a balance that does not cover it."""
         for at, part in enumerate(self.budget):
@@ -210,6 +244,12 @@ class Bucket:
         for at, part in enumerate(self.budget):
             if part is not None:
                 self.left[at] = min(self.left[at] + (planned[at] - charged[at]) * GRAINS, part.burst)
+
+    def owe(self, parts: int) -> None:
+        """Add parts of what was taken since the last call, or since `keep`, to what regular messages are owed."""
+        taken = [before - left for before, left in zip(self.whole, self.left)]
+        self.owed = [max(owed + grains * parts // BLOCK_PARTS, 0) for owed, grains in zip(self.owed, taken)]
+        self.whole = self.left[:]
 
     def covers_at(self, weight: Weight) -> int:
         """Return when the bucket covers a weight if nothing else is charged; a time that has passed if it does now."""

@@ -167,13 +167,16 @@ class OneByOne(Attempt):
         if credit and not (exceeded or credit.covering([weight])):
             return 0, PageStatus.SPENT
         has_expired = expires is not None and expires <= working_set.now
-        if ladder.buckets and not (exceeded or has_expired) and working_set.deny(book, weight, page.index, item):
-            return 0, PageStatus.SPENT
+        # Only the processor knows whether a message fits a block; thresholds of the ring are lower than that.
+        is_barred = exceeded and ladder.ring_bounds._replace(full=UNLIMITED).exceeded(weight, extent)
+        if ladder.buckets and not (is_barred or has_expired):
+            if working_set.deny(book, weight, page.index, item):
+                return 0, PageStatus.SPENT
+            if ladder.keeps_back(weight):
+                return 0, PageStatus.BAILED
         if not ladder.meter.consume(ladder.item_cost):
             return 0, PageStatus.BAILED
         ladder.givers.add(book.origin)
-        # Only the processor knows whether a message fits a block; thresholds of the ring are lower than that.
-        is_barred = exceeded and ladder.ring_bounds._replace(full=UNLIMITED).exceeded(weight, extent)
         if has_expired or is_barred:
             decision = Decision(None if has_expired else exceeded, weight)
             page.first_index += 1
@@ -271,6 +274,8 @@ class Stretches(Attempt):
             return self.decide(ladder, book, page, Decision(None if expired else exceeded, weight, id_)), None
         if ladder.denies(book, page, weight):
             return 0, PageStatus.SPENT
+        if ladder.keeps_back(weight):
+            return 0, PageStatus.BAILED
         if fits:
             return 0, None
         ladder.meter.consume(ladder.item_cost)

@@ -225,7 +225,8 @@ class DeficitRounds(Order):
     def _service(self, book: Book, credit: Credit) -> bool:
         visited = self.service(book.origin, credit)
         entry = self.ledger.entry(book.origin)
-        if entry.reason == "limit" and visited.status is PageStatus.BAILED and book.deficit >= self._front(book):
+        is_bailed = visited.status is PageStatus.BAILED and not self.ladder.is_kept_back
+        if entry.reason == "limit" and is_bailed and book.deficit >= self._front(book):
             front = self.ladder.front_of(book)
             # A turn in a block that can never carry the message is not owed to it.
             if front is None or not front.exceeds(self.ladder.room):

@@ -8,6 +8,8 @@ The share is a promise over time, since a message is serviced whole or not at al
 take more than high's part, if the block carries it. Regular may be unable to use its share, because its next message
 did not fit beside what high had taken. High owes it that weight: the next block keeps as much more for regular. So a
 high message of any weight runs, a regular one of any weight does, and neither level starves the other.
+
+Budgets that pay for both levels are shared in the same way.
 """
 
 from __future__ import annotations
@@ -60,17 +62,29 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
     #: Number of high queues that may be serviced before regular ones.
     places = None if most is None else max(int(most * (1 - working_set.config.kept_for_regular)), 1)
     # A later part of a call divides what the first one left of its shares.
-    share = 0 if ladder.is_resumed else int(working_set.config.kept_for_regular * BLOCK_PARTS)
+    regular_parts = int(working_set.config.kept_for_regular * BLOCK_PARTS)
+    share = 0 if ladder.is_resumed else regular_parts
     kept = share + (working_set.debt if working_set.own_debt is None else working_set.own_debt)
     is_first = kept < BLOCK_PARTS
     if is_first:
         meter.limit = _part(high, BLOCK_PARTS - kept)
         ladder.most_queues = places
+        ladder.kept_parts = regular_parts
         high.run()
+        ladder.kept_parts = 0
         meter.limit = limit
+    shared = [bucket for bucket in working_set.buckets.values() if bucket.kept]
+    for bucket in shared:
+        bucket.owe(regular_parts)
     before = meter.consumed
     ladder.most_queues = most if most is None or places is None or is_first else max(most - places, 1)
     regular.run(guaranteed)
+    for bucket in shared:
+        bucket.owe(regular_parts - BLOCK_PARTS)
+        if not bucket.is_wanted:
+            bucket.owed = [0, 0]
+        bucket.kept, bucket.is_wanted = [], False
+        working_set.changes.buckets.add(bucket.path)
     used = parts_of(limit)(meter.since(before))
     is_owed = any(True for _ in regular.stopped()) and (not ladder.is_full or ladder.has_parts or places == most)
     # Earlier parts of this call may have left regular queues that are ready.

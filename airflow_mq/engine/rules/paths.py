@@ -60,6 +60,8 @@ class PathRounds(Order):
         self.parts = parts_of(config.service_weight or ladder.meter.limit)
         self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
         self.owed: list[str] = []
+        #: Queues that got no turn.
+        self.unmet: Iterable[str] = self.ring
         #: Whether this walk looked past queues whose messages do not fit.
         self.has_looked = False
         #: Whether the block reached only a part of the ring, because enough queues gave messages.
@@ -88,6 +90,7 @@ class PathRounds(Order):
             self.ring.entrants = None
             self.ring.soon = ()
             self.working_set.turns = None
+            self.unmet = tree.unmet()
         self._keep()
 
     def _take_turns(self) -> None:
@@ -106,6 +109,12 @@ class PathRounds(Order):
             unfit = 0 if served else unfit + 1
             if unfit == LOOK_PAST and not self.has_looked:
                 self._service_found(self.look_on(LOOK_PAST))
+
+    def stopped(self) -> Iterator[str]:
+        """Yield the queues for which the meter could not pay any more, without those in groups that wait."""
+        entries = self.ledger.entries
+        yield from (name for name in self.unmet if name not in entries)
+        yield from filter(self.is_stopped, entries)
 
     def look_further(self) -> None:
         """Service queues to which earlier walks of this call did not come. The names of a ring are read if one fits."""

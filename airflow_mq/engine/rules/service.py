@@ -131,6 +131,9 @@ class Ladder:
         self.credit: Credit | None = None
         #: Buckets that pay for messages of the queue being visited.
         self.buckets: Sequence[Bucket] = ()
+        #: Parts of each bucket that this level keeps for the next one, and whether that stopped the last visit.
+        self.kept_parts = 0
+        self.is_kept_back = False
         self.serviced: set[str] = set()
         #: Of these, the queues that gave a message or a decision, and those that a later round comes back to.
         self.givers: set[str] = set()
@@ -162,7 +165,7 @@ class Ladder:
         if origin not in ring:
             # The queue left the ring after the caller chose it; the meter was charged nevertheless.
             return Visited(0, None)
-        self.buckets = ()
+        self.buckets, self.is_kept_back = (), False
         if book.budgets:
             self.admit(book)
         if book.skipped:
@@ -181,15 +184,18 @@ class Ladder:
 
     def admit(self, book: Book) -> None:
         """Take the buckets of a queue; it is skipped while one of them waits, or does not cover its next message."""
-        if book.skipped:
+        if book.skipped not in ("", BUDGET):
             return
         self.buckets = self.working_set.buckets_of(book)
-        if any(bucket.wake_at > self.working_set.now for bucket in self.buckets):
-            book.skipped = BUDGET
+        if self.working_set.waits_for(book, [one for one in self.buckets if one.wake_at > self.working_set.now]):
             return
+        for bucket in self.buckets if self.kept_parts else ():
+            bucket.keep(self.kept_parts)
         page = self._front_page(book)
         weight = None if page is None else self._cost(book, page)
         if page is None or not weight or self.working_set.deny(book, weight, page.index, page.first_index):
+            return
+        if self.keeps_back(weight):
             return
         for bucket in self.buckets:
             if bucket.needs is not None:
@@ -209,6 +215,11 @@ class Ladder:
             self.credit.refund(weight)
         for bucket in self.buckets:
             bucket.refund(weight)
+
+    def keeps_back(self, weight: Weight) -> bool:
+        """Return whether the next message, which the buckets cover, is of a level that leaves them to the next one."""
+        self.is_kept_back = bool(self.kept_parts) and not all(bucket.sparing([weight]) for bucket in self.buckets)
+        return self.is_kept_back
 
     def denies(self, book: Book, page: Page, weight: Weight) -> bool:
         """Return whether the buckets or the credit of the visit do not cover the next message."""
@@ -252,7 +263,7 @@ class Ladder:
         if self.credit:
             count = min(count, self.credit.covering(weights))
         for bucket in self.buckets:
-            count = bucket.covering(weights[:count])
+            count = (bucket.sparing if self.kept_parts else bucket.covering)(weights[:count])
         bar = self.bounds.bar
         heavy = set() if bar is None else {weight for weight in set(weights) if weight.exceeds(bar)}
         return next((at for at in range(count) if weights[at] in heavy), count) if heavy else count

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from heapq import heappop, heappush
+from itertools import chain
 
 from .book import Group
 from .config import BLOCK_PARTS
@@ -278,6 +279,14 @@ class Tree:
     def waiting(self) -> Iterable[str]:
         """Return the names of all ready queues."""
         return self._line
+
+    def unmet(self) -> Iterator[str]:
+        """Yield the queues without a turn so far that this walk services, and whose groups may have one."""
+        for group in self.groups.values():
+            if all(member.state is not State.OUT for member in group.path()):
+                lines = (name for *_, name in chain(group.unmet, group.passed) if name not in self.queues)
+                members = (one.name for one in group.members if not (one.is_group or one.met or one.state is State.OUT))
+                yield from filter(self.working_set.takes, chain(lines, members))
 
     def soon(self, most: int) -> list[str]:
         """Return queues whose turns come soon, roughly in order."""

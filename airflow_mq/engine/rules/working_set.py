@@ -24,7 +24,7 @@ from .groups import ROOT, head_of
 from .message import PLAIN, Address, Attributes, Footprint, Posted, message_id
 from .page import NO_NOTE, Facts, Page, Rows
 from .patterns import OPEN, OriginPatterns, Permit
-from .priority import MARK, books_of, origin_of, told
+from .priority import MARK, books_of, is_high, origin_of, told
 from .ring import Ring
 from .weight import Meter, Weight
 
@@ -208,9 +208,14 @@ class WorkingSet:
                 self.changes.exhaustions.append(
                     EventRun(Fate.BUDGET_EXHAUSTED, book.origin, page, item, [b""], [], why)
                 )
-        if denying:
+        return self.waits_for(book, denying)
+
+    def waits_for(self, book: Book, buckets: Collection[Bucket]) -> bool:
+        """Let a queue wait for these buckets; return whether there is one."""
+        for bucket in buckets:
             book.skipped = BUDGET
-        return bool(denying)
+            bucket.is_wanted |= not is_high(book.origin)
+        return bool(buckets)
 
     def spend(self, buckets: Iterable[Bucket], weight: Weight) -> None:
         """Charge buckets with the planned weight of messages that start."""

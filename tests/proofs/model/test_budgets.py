@@ -477,8 +477,8 @@ class Budgets(RuleBasedStateMachine):
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_random_budgets_on_sqlite(tmp_path: Path, clock: Clock, hasty: None) -> None:
-    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(60, 30), Budgets)
-    if 0 < EXAMPLES < 60:
+    met = run([f"sqlite:///{tmp_path / 'queue.db'}"], clock, chosen(100, 30), Budgets)
+    if 0 < EXAMPLES < 100:
         return  # A few random examples need not reach everything.
     assert met["charged more"] > 20 and met["not tried"] > 20
     assert met["asleep"] and met["in debt"] and met["set back"] and met["skipped for its budget"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from threading import Thread
 from typing import Any
@@ -174,20 +175,109 @@ def test_nothing_passes_the_first_message_of_a_bucket(make_queue: Maker, clock: 
 
 
 @pytest.mark.parametrize("order", ["rotation", "deficit"])
-def test_high_messages_count(make_queue: Maker, clock: Clock, order: str) -> None:
-    queue = make_queue(order=order, high=True, service_weight=Weight(100, 1 << 20), weigher=UNIT)
+@pytest.mark.parametrize("kept, first, then", [(0, [3, 2], [2, 0]), (0.5, [2, 3], [1, 1]), (0.25, [3, 2], [1, 1])])
+def test_high_messages_count(
+    make_queue: Maker, clock: Clock, order: str, kept: float, first: list[int], then: list[int]
+) -> None:
+    queue = make_queue(order=order, high=True, service_weight=Weight(100, 1 << 20), weigher=UNIT, kept_for_regular=kept)
     queue.admin.set_origin("acme", rate="10ms/second", burst=5)
     queue.enqueue_messages("acme", [b"x"] * 9)
     queue.enqueue_messages("acme", [b"x"] * 3, priority="high")
     block = plan(queue)
-    assert sorted((claim.priority, claim.messages) for claim in block.claims if claim.messages) == [
-        ("high", 3), ("regular", 2)
-    ]  # fmt: skip
+    assert list(_levels(block).values()) == first
     finish(queue, block)
     clock.advance(0.2)
     queue.enqueue_messages("acme", [b"x"] * 3, priority="high")
+    assert list(_levels(plan(queue)).values()) == then
+
+
+def _levels(block: Block) -> dict[str, int]:
+    """Return the time that a block planned for high and for regular messages."""
+    return {
+        level: sum(claim.planned.time for claim in block.claims if claim.priority == level)
+        for level in ("high", "regular")
+    }
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "seconds, burst, high, regular",
+    [(0.1, 5, 1, 1), (0.25, 5, 1, 1), (2, 30, 1, 1), (2, 30, 7, 2), (0.1, 5, 1, 3)],
+)  # fmt: skip
+def test_neither_level_starves_the_other(
+    make_queue: Maker, clock: Clock, order: str, seconds: float, burst: int, high: int, regular: int
+) -> None:
+    in_groups = order == "paths"
+    queue = make_queue(
+        order="deficit" if in_groups else order, paths=in_groups, service_weight=Weight(100, 1 << 20), weigher=UNIT
+    )
+    queue.admin.set_origin("acme", rate="10ms/second", burst=burst)
+    queue.enqueue_messages("acme/b" if in_groups else "acme", [b"x"] * 400, weight=Weight(regular, 0))
+    queue.enqueue_messages("acme/a" if in_groups else "acme", [b"x"] * 400, weight=Weight(high, 0), priority="high")
+    used: Counter[str] = Counter()
+    for _ in range(24):
+        block = plan(queue)
+        used.update(_levels(block))
+        finish(queue, block)
+        clock.advance(seconds)
+    total = sum(used.values())
+    assert total >= 23 * seconds * 10 - high - regular
+    # What a share of whole messages leaves over goes to regular ones.
+    assert used["regular"] >= total / 2 - high and used["high"] >= total / 3 - regular, used
+
+
+@pytest.mark.parametrize("halted", ["paused", "budget", "budget of this block"])
+def test_high_messages_owe_nothing_to_groups_that_wait_for_something_else(
+    make_queue: Maker, clock: Clock, halted: str
+) -> None:
+    queue = make_queue(order="deficit", paths=True, service_weight=Weight(10, 1 << 20), weigher=UNIT)
+    queue.enqueue_messages((name, b"x") for name in ["acme/a", "acme/b", "acme/c"] * 40)
+    if halted == "paused":
+        queue.admin.pause("acme")
+    else:
+        queue.admin.set_origin("acme", rate=f"{1 if halted == 'budget' else 1000}ms/second", burst=1)
+    queue.enqueue_messages("birch/a", [b"x"] * 200, priority="high")
+    for number in range(6):
+        if number == 3:
+            queue.enqueue_messages("birch/b", [b"x"] * 200)
+        block = plan(queue)
+        used = _levels(block)
+        finish(queue, block)
+        clock.advance(0.1)
+        if number >= 3:
+            assert used == {"high": 5, "regular": 5}
+
+
+def test_high_messages_take_all_of_a_budget_that_no_regular_ones_wait_for(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(service_weight=Weight(10, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=8)
+    queue.enqueue_messages("acme", [b"x"] * 60, priority="high")
+    queue.enqueue_messages("other", [b"x"] * 2)
     block = plan(queue)
-    assert [(claim.priority, claim.messages) for claim in block.claims if claim.messages] == [("high", 2)]
+    assert _levels(block) == {"high": 8, "regular": 2}
+    finish(queue, block)
+    clock.advance(1)
+    queue.enqueue_messages("acme", [b"x"] * 60)
+    queue.enqueue_messages("acme", [b"x"] * 60, priority="high")
+    # Nothing is owed.
+    assert _levels(plan(queue)) == {"high": 4, "regular": 4}
+
+
+@pytest.mark.parametrize("metering", [False, True])
+def test_a_service_in_place_shares_budgets_among_levels(ring: MessageQueue, clock: Clock, metering: bool) -> None:
+    def process(delivery: Any) -> None:
+        if metering:
+            delivery.meter.consume(Weight(1, 0))
+
+    process.meters_itself = metering  # type: ignore[attr-defined]
+    ring.admin.set_origin("acme", rate="10ms/second", burst=5)
+    ring.enqueue_messages("acme", [b"regular"] * 40)
+    ring.enqueue_messages("acme", [b"high"] * 40, priority="high")
+    met: Counter[bytes] = Counter()
+    for _ in range(12):
+        met.update(payload for _, payload in serve(ring, process, **_seed(ring)))
+        clock.advance(0.1)
+    assert met.total() == 16 and met[b"regular"] >= 7 and met[b"high"] >= 7
 
 
 def test_paths_share_one_bucket_for_all_below(make_queue: Maker, clock: Clock) -> None:

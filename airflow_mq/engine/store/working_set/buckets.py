@@ -79,5 +79,6 @@ def balance_of(row: BucketRow) -> Balance:
     if not row.balance:
         return Balance(wake_at=wake_at)
     with codec.reading(f"the balance of {row.path!r}"):
-        left, refilled_to, needs, _, exhausted_at = codec.read_json(row.balance)
-        return Balance(tuple(left), refilled_to, Weight(*needs) if needs else None, wake_at, exhausted_at)
+        left, refilled_to, needs, _, exhausted_at, *owed = codec.read_json(row.balance)
+        needs, owed = Weight(*needs) if needs else None, tuple(*owed) or (0, 0)
+        return Balance(tuple(left), refilled_to, needs, wake_at, exhausted_at, owed)
