@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_origin, runtime_checkable
 
 from .engine.rules.errors import InvalidInput, InvalidMessage
 from .engine.rules.outcome import BadFormat, Corrupt, Outcome, StackLimitReached, Unsupported
@@ -143,10 +143,12 @@ def model_codec(kind: type[T]) -> Codec[T]:
     return _Model(kind)
 
 
-def codec_of(what: object) -> Codec[Any]:
+def codec_of(what: Any) -> Codec[Any]:
     """Return a codec as it is, or the one for a type: bytes, text, or one that Pydantic validates."""
     known: dict[type, Codec[Any]] = {bytes: bytes_codec, str: text_codec}
-    if isinstance(what, type):
+    if isinstance(what, type) and hasattr(what, "encode") and hasattr(what, "decode"):
+        raise InvalidInput(f"invalid codec: {what.__name__} is a class; expected an object, {what.__name__}()")
+    if isinstance(what, type) or get_origin(what) is not None:
         return known.get(what) or model_codec(what)
     if isinstance(what, Codec):
         return what

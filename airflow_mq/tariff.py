@@ -50,12 +50,14 @@ class Tariff:
 
     @classmethod
     def _read(cls, currency: str, prices: Sequence[Mapping[str, object]], per: object = PER, places: int = 2) -> Tariff:
+        if not isinstance(currency, str):
+            raise TypeError(currency)
         read = tuple(sorted(map(_price, prices)))
         weight = Weight.of(per)
         days = {price.since for price in read}
         if not (days and len(days) == len(read) and all(weight) and type(places) is int and 0 <= places <= 6):
             raise ValueError(prices)
-        return cls(str(currency), read, weight, places)
+        return cls(currency, read, weight, places)
 
     def cost(self, day: date, charged: Weight) -> Fraction:
         """Return the exact cost of a charged weight of a day."""

@@ -101,4 +101,4 @@ def in_words(reason: str, weight: Weight | None, limit: Weight | None, size: int
     }.get(reason)
     if whose and weight is not None:
         return f"it weighs {weight}, more than the {limit} {whose}"
-    return "its queue was swept" if reason == SWEPT else "it was tried too often without an outcome"
+    return "its queue was swept" if reason == SWEPT else "it was tried without an outcome, and is not tried again"

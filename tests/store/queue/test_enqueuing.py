@@ -393,6 +393,11 @@ def test_a_wrong_form_of_messages_is_named(queue: MessageQueue, given: Any, erro
     assert queue.footprint("acme").count == 2
 
 
+def test_a_message_that_expires_at_the_epoch_has_expired(queue: MessageQueue) -> None:
+    queue.enqueue_message("acme", b"x", expires=datetime(1970, 1, 1, tzinfo=timezone.utc))
+    assert serve(queue) == [] and queue.footprint("acme").count == 0
+
+
 @pytest.mark.parametrize(("due", "expires"), [(10, 9), (10, 5), (timedelta(hours=1), timedelta(minutes=59)), (10, -1)])
 def test_a_message_that_expires_before_it_is_due_is_refused(queue: MessageQueue, due: Any, expires: Any) -> None:
     with pytest.raises(InvalidInput, match="not after not_before"):

@@ -187,7 +187,7 @@ def test_history_of_expired_and_exhausted_messages(make_queue: Maker) -> None:
     assert steps_of(queue.inspect.history(LAST)) == ["enqueued", "planned", "expired"]
     history = queue.inspect.history(Address("shy", 0, 0))
     assert steps_of(history) == ["enqueued", "planned", "set aside"]
-    assert history.steps[2].why == "it was tried too often without an outcome; the last error: no outcome"
+    assert history.steps[2].why == "it was tried without an outcome, and is not tried again; the last error: no outcome"
 
 
 def test_history_names_the_last_error_of_an_exhausted_message(make_queue: Maker) -> None:
@@ -201,7 +201,7 @@ def test_history_names_the_last_error_of_an_exhausted_message(make_queue: Maker)
     (*_, last) = queue.inspect.history(LAST).steps
     assert (last.what, last.why) == (
         "set aside",
-        "it was tried too often without an outcome; the last error: ValueError",
+        "it was tried without an outcome, and is not tried again; the last error: ValueError",
     )
 
 

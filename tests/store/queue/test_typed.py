@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 import pytest
@@ -151,6 +151,28 @@ def test_unencodable_values_are_rejected(queue: MessageQueue) -> None:
     with pytest.raises(InvalidInput, match="expected an object with encode and decode"):
         codec_of(3)
     assert queue.footprints() == []
+
+
+@pytest.mark.parametrize(
+    "kind, value", [(list[int], [1, 2]), (dict[str, int] | None, None), (Annotated[int, "a number"], 4)]
+)
+def test_a_type_with_parameters_is_a_codec(kind: Any, value: object) -> None:
+    codec = codec_of(kind)
+    assert codec.decode(codec.encode(value)) == value
+    with pytest.raises(ValueError, match="."):
+        codec.decode(b'"no"')
+
+
+def test_a_class_of_codecs_is_not_one() -> None:
+    class OrderCodec:
+        def encode(self, value: object) -> bytes:
+            return b""
+
+        def decode(self, data: bytes) -> object:
+            return None
+
+    with pytest.raises(InvalidInput, match=r"expected an object, OrderCodec\(\)"):
+        codec_of(OrderCodec)
 
 
 def test_spark_processor_decodes_with_its_codec() -> None:

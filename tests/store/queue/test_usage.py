@@ -198,6 +198,7 @@ def test_a_cost_is_exact_until_it_is_rounded() -> None:
         {**PRICES, "prices": [{"from": "2026-01-01", "time": "1e-300000"}]},
         {**PRICES, "prices": [{"from": "20260101", "time": "1"}]},
         {**PRICES, "places": 7},
+        {**PRICES, "currency": None},
         {**PRICES, "prices": [{"from": "2026-01-01", "hour": "1"}]},
         {**PRICES, "prices": [{"from": "2026-01-01"}, {"from": "2026-01-01"}]},
     ],

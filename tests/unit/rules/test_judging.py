@@ -63,7 +63,7 @@ def test_nothing_is_judged_by_what_is_not_set() -> None:
 def test_every_reason_has_words() -> None:
     told = {in_words(reason, FULL, FULL, 3) for reason in REASONS}
     assert len(told) == len(REASONS)
-    assert in_words("overweight", None, None, 3) == "it was tried too often without an outcome"
+    assert in_words("overweight", None, None, 3) == "it was tried without an outcome, and is not tried again"
 
 
 def event(fate: Fate, detail: str) -> Event:

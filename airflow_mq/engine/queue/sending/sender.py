@@ -123,7 +123,8 @@ def times_of(session: RingSession, terms: SendTerms) -> tuple[int | None, int | 
             f"expires ({shown(terms.expires)}) is not after not_before ({shown(terms.not_before)}): no message of "
             "the call could be processed; expected a later time"
         )
-    return due, expires
+    # A stored 0 stands for none.
+    return due, 1 if expires == 0 else expires
 
 
 def _require_payloads(unit: Unit, hashes: Iterable[bytes]) -> None:
