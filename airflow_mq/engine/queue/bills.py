@@ -37,12 +37,12 @@ def close_day(unit: Unit, ring: int, name: str, working_set: StoredSet) -> bool:
     A row belongs to the day of its time, or to the first open one if that day is closed: an end that comes late, or
     a clock that was set back, changes no closed day.
     """
-    last, config = unit.bills.last(ring), working_set.config
+    last, config, today = unit.bills.last(ring), working_set.config, working_set.now // DAY
     if last is None:
         # The number of the store's bills, which the first header follows.
-        began = [row.at // DAY for row in unit.charges.after(ring, 0, 1)]
-        last = BillDay(began[0] - 1, 0, b"", b"", 0) if began else None
-    if last is None or last.day + 1 >= working_set.now // DAY:
+        began = next((row.at // DAY for row in unit.charges.each(ring) if row.at // DAY <= today), None)
+        last = None if began is None else BillDay(began - 1, 0, b"", b"", 0)
+    if last is None or last.day + 1 >= today:
         return False
     before = last.header.hash if last.before else secrets.token_bytes(SALT_BYTES)
     number = unit.bills.days(ring, limit=1)[0].before if last.before else before
@@ -50,7 +50,8 @@ def close_day(unit: Unit, ring: int, name: str, working_set: StoredSet) -> bool:
 
     def rows() -> Iterator[ChargeRow]:
         nonlocal after
-        for row in takewhile(lambda row: row.at // DAY <= day, unit.charges.each(ring, after)):
+        # A row that is ahead of today, by a clock that was wrong, does not keep those behind it.
+        for row in takewhile(lambda row: not day < row.at // DAY <= today, unit.charges.each(ring, after)):
             after = row.id
             yield row
 

@@ -59,6 +59,11 @@ def add_charges(sums: dict[K, Charge], more: Mapping[K, Charge]) -> None:
         sums[key] = sums[key].plus(charge) if key in sums else charge
 
 
+def excess(planned: Weight, charged: Weight) -> Weight:
+    """Return what was charged beyond a planned weight."""
+    return Weight(max(charged[0] - planned[0], 0), max(charged[1] - planned[1], 0))
+
+
 def prediction(config: RingConfig, page: Page, item: int, planned: Weight) -> Weight:
     """Return the weigher's prediction of a message: the planned weight, unless its sender declared a lower one."""
     note = page.note(item)

@@ -305,8 +305,9 @@ class PathRounds(Order):
 
 
 def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
-    """Charge the weight used beyond the plan when a block settles, in any deficit order; at most `MOST_DEBT`."""
+    """Charge weight beyond plans, at most `MOST_DEBT`, when a block settles or a walk ends, in any deficit order."""
     parts = min(parts, MOST_DEBT)
+    working_set.changes.books.add(book.origin)
     if not working_set.config.paths or is_high(book.origin):
         book.deficit = max(book.deficit - parts, -MOST_DEBT)
         if not book.is_ready:
@@ -322,7 +323,6 @@ def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
     if deficit is None:
         deficit = book.deficit - units_of(parts, 1 if nested else working_set.loader.settings(book.origin).share)
     book.deficit = deficit
-    working_set.changes.books.add(book.origin)
     for path in [*groups_of(book.origin), own]:
         group = working_set.groups.get(path)
         if group is not None and (turns is None or turns.charge(path, parts, is_group=True) is None):

@@ -14,7 +14,7 @@ from typing import Protocol
 from .book import BACKOFF, BUDGET, Book
 from .budget import Bucket
 from .changes import Aside
-from .charging import Charge, charge_of, charge_of_run
+from .charging import Charge, charge_of, charge_of_run, excess
 from .events import WRONG, EventRun, Fate, with_error, with_wait
 from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
 from .message import message_ids
@@ -334,6 +334,8 @@ def apply_outcome(
     config, processor = working_set.config, working_set.processor
     charged = charge_of(config, page, item, outcome, used, predicted, trusted=processor in config.trusted)
     verdict = _record_outcome(working_set, book, page, item, outcome, used, bounds)
+    if processor is None and predicted is None and charged != used:
+        working_set.overruns[book.origin] = working_set.overruns[book.origin].plus(excess(used, charged))
     planned, attempts = used if processor is None else ZERO, int(not isinstance(outcome, Overweight))
     messages, size = (1, page.extent(item)) if verdict else (0, 0)
     working_set.charge(book.origin, Charge(planned, charged, 0, messages, size, attempts))
@@ -388,7 +390,10 @@ def record_done(
     book.message_count -= count
     book.size -= size
     charged = charge_of_run(working_set.config, page, first, weights, total)
-    planned = total if working_set.processor is None else planned
+    if working_set.processor is None:
+        planned = total
+        if charged != total:
+            working_set.overruns[book.origin] = working_set.overruns[book.origin].plus(excess(total, charged))
     payloads = page.extents(first, first + count) if page.notes else size
     working_set.charge(book.origin, Charge(planned, charged, 0, count, payloads, count))
     working_set.touch(book, page)

@@ -16,7 +16,7 @@ from itertools import chain, repeat
 from typing import Generic, NamedTuple, TypeVar
 
 from .book import Book
-from .charging import Charge
+from .charging import Charge, charge_of, charge_of_run, excess
 from .claims import Claim, ClaimRun, Scales
 from .events import NOT_TRIED, with_untried
 from .judging import bounds_of
@@ -42,7 +42,7 @@ from .service import (
     record_returned,
     skip_gone,
 )
-from .weight import ZERO, Weight
+from .weight import ZERO, Weight, total_weight
 from .working_set import WorkingSet
 
 T = TypeVar("T")
@@ -274,7 +274,7 @@ class Settlement(Tally):
     """Result of settling one queue or a whole block."""
 
     used: Weight = ZERO
-    #: Sum of what single messages used beyond their planned weight.
+    #: Sum of what single messages were charged beyond their planned weight.
     overrun: Weight = ZERO
     #: Measured weights as (length, used, predicted), to fit weighers.
     measured: list[tuple[int, Weight, Weight]] = field(default_factory=list)
@@ -355,6 +355,10 @@ class ClaimSettler:
         if done is None or not run.count or run.decisions or page.waiting_until(start, stop) < stop:
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
+        if page.notes:
+            total = total_weight(weights)
+            charged = charge_of_run(self.working_set.config, page, start, weights, total)
+            result.overrun = result.overrun.plus(excess(total, charged))
         total = record_done(self.working_set, book, page, start, weights, done.ids_of(run), planned)
         result.processed += run.count
         result.used = result.used.plus(total)
@@ -387,6 +391,7 @@ class ClaimSettler:
                 result.returned += 1
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
+        config = self.working_set.config
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
         most = book.settings.most if self.mosts is None else self.mosts.get(book.origin)
         bounds = self.bounds.of(most)
@@ -407,7 +412,9 @@ class ClaimSettler:
             done = isinstance(outcome, (Done, Transferred))
             result.processed += done
             result.failed += not done
-            result.overrun = result.overrun.plus(Weight(max(used[0] - planned[0], 0), max(used[1] - planned[1], 0)))
+            trusted = self.working_set.processor in config.trusted
+            charged = charge_of(config, page, item, outcome, planned, None, trusted=trusted)
+            result.overrun = result.overrun.plus(excess(planned, charged))
             if isinstance(outcome, Done):
                 if outcome.used:
                     result.measured.append((page.extent(item), outcome.used, planned))

@@ -26,7 +26,7 @@ from .page import NO_NOTE, Facts, Page, Rows
 from .patterns import OPEN, OriginPatterns, Permit
 from .priority import MARK, books_of, is_high, origin_of, told
 from .ring import Ring
-from .weight import Meter, Weight
+from .weight import ZERO, Meter, Weight
 
 
 class Loader(Protocol):
@@ -132,6 +132,8 @@ class WorkingSet:
         self.skipped: defaultdict[str, list[str]] = defaultdict(list)
         #: Names of groups that this walk skips with everything below them, by reason.
         self.halted: defaultdict[str, set[str]] = defaultdict(set)
+        #: What a service in place charged queues beyond the planned weight of their messages.
+        self.overruns: defaultdict[str, Weight] = defaultdict(lambda: ZERO)
         #: Books that this walk does not service, because an earlier walk of the same call did.
         self.left_out: Collection[str] = ()
         self.changes = Changes()

@@ -71,7 +71,7 @@ class Charges(Repository):
             yield day, codec.unpack_charges(bytes(data))
 
     def roll_up(self, ring: int, today: int) -> bool:
-        """Add the next rows of days before today to the sums of their days; return whether more may follow."""
+        """Add the next rows of other days than today to the sums of their days; return whether more may follow."""
         if not self._over(ring, today, 1):
             return False
         # Another process may roll up the same rows.
@@ -87,6 +87,6 @@ class Charges(Repository):
         return len(rows) == ROWS
 
     def _over(self, ring: int, today: int, limit: int) -> list[ChargeRow]:
-        """Return the next rows that are in no sums yet, of days before today."""
+        """Return the next rows that are in no sums yet, until one of today. Those ahead are of a wrong clock."""
         rows = self.after(ring, self.rolled_up(ring), limit)
-        return [*takewhile(lambda row: row.at // DAY < today, rows)]
+        return [*takewhile(lambda row: row.at // DAY != today, rows)]

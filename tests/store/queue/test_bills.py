@@ -248,6 +248,25 @@ def test_a_charge_set_back_is_kept_until_its_day_is_closed(make_queue: Maker, cl
     assert counts(proven(queue)) == {"01": 4, "03": 3, "04": 2}
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_charge_of_a_clock_that_was_ahead_stops_no_bills(make_queue: Maker, clock: Clock, is_first: bool) -> None:
+    queue = make_queue("test", weigher=TEN, paths=True) if is_first else four_days(make_queue, clock)
+    # The clock is wrong for one block.
+    clock.now = at(4, month=12)
+    use(queue, "acme/z")
+    clock.now = at(5)
+    use(queue, "acme/a", "acme/a")
+    for day in (6, 7):
+        clock.now = at(day)
+        queue.admin.housekeep()
+    assert counts(proven(queue)) == ({"05": 3} if is_first else {"01": 4, "03": 3, "04": 2, "05": 2})
+    usage = queue.inspect.usage(by="origin", per="day")
+    assert {(row.period, row.name) for row in usage} >= {("2026-11-05", "acme/a"), ("2026-12-04", "acme/z")}
+    with queue.store.reading() as unit:
+        assert unit.charges.rolled_up(queue.session.ring_id) == [*unit.charges.each(queue.session.ring_id)][-1].id
+    assert queue.check() == []
+
+
 def test_check_finds_bills_that_differ_from_their_charges(make_queue: Maker, clock: Clock) -> None:
     queue = four_days(make_queue, clock)
     execute(queue, "UPDATE {s}bill_leaf SET place = 1 - place WHERE place < 2")

@@ -146,6 +146,33 @@ def test_a_lower_declaration_does_not_lower_the_charge_and_a_higher_one_counts(m
     assert charged(queue) == {("acme", "mail"): each.plus(each), ("acme", ""): each.plus(each)}
 
 
+@pytest.mark.parametrize("paths", [False, True])
+@pytest.mark.parametrize("answer", ["whole", "one by one", "failed", "in place", "in place, failed"])
+def test_a_sender_gains_no_turns_by_declaring_too_little(make_queue: Maker, paths: bool, answer: str) -> None:
+    queue = make_queue(order="deficit", paths=paths, service_weight=Weight(100, 1 << 20), weigher=TEN)
+    queue.enqueue_messages("honest", [b"x"] * 300)
+    queue.enqueue_messages("sly", [b"x"] * 3_000, weight=Weight(1, 1))
+    counts = {"honest": 0, "sly": 0}
+    for _ in range(30):
+        if "in place" in answer:
+            outcome = Done() if answer == "in place" else BadFormat()
+            for origin, _ in serve(queue, lambda _, outcome=outcome: outcome, limit=Weight(100, 1 << 20)):
+                counts[origin] += 1
+            continue
+        block = queue.blocks.plan()
+        for claim in block.claims:
+            counts[claim.whose] += claim.messages
+        for batch in block.batches():
+            if answer == "whole":
+                queue.blocks.report(block, [batch.answer()])
+            else:
+                outcome = Done() if answer == "one by one" else BadFormat()
+                queue.blocks.report(block, batch.answers([outcome] * len(batch.payloads)))
+        queue.blocks.settle(block)
+    # The first blocks carry what it declared.
+    assert counts["sly"] <= counts["honest"] + 100
+
+
 def test_decisions_are_not_charged(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", weigher=TEN, max_message_size=1)
     queue.enqueue_messages("acme", [b"x", b"too long", b"y"])
