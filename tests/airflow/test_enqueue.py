@@ -86,6 +86,17 @@ def test_a_source_that_changed_between_tries_is_reported(sqlite_queue: MessageQu
         run.execute(enqueue(origin="a", messages=["z"]))
 
 
+def test_a_retry_whose_source_returns_the_origins_in_another_order_sends_nothing_twice(
+    sqlite_queue: MessageQueue, run: Run
+) -> None:
+    """Keys are unique in an origin, so only the order within an origin counts."""
+    first, second = ({"origin": origin, "payload": origin} for origin in "ab")
+    new = {"origin": "c", "payload": "new"}
+    assert run.execute(enqueue(messages=[first, second]))["count"] == 2
+    assert run.execute(enqueue(messages=[second, first])) == {"count": 0, "size": 0, "repeated": 2}
+    assert run.execute(enqueue(messages=[new, second, first])) == {"count": 1, "size": 3, "repeated": 2}
+
+
 def test_files_are_messages_of_their_folders(queue: MessageQueue, run: Run, tmp_path: Path) -> None:
     for name, text in (("acme/1.csv", TEMPLATE), ("acme/2.csv", "2"), ("zebra/1.csv", "3"), ("zebra/note.txt", "-")):
         (tmp_path / name).parent.mkdir(exist_ok=True)

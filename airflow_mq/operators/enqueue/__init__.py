@@ -6,7 +6,8 @@ A retry, or a run that is cleared, enqueues nothing twice within the ring's `key
 idempotency key. A message's own key holds for all senders to its origin, so a later run that finds the same message
 does not send it again. Own keys are the `key` of a mapping, the value of `key_column`, and for a file its path with its
 version (size and time of change, or the object store's tag). Other messages get a key of the DAG, the run, the task and
-their place in the source. With `key_scope="run"` every key is one of the run: then each run sends everything.
+their place among those of their origin. With `key_scope="run"` every key is one of the run: then each run sends
+everything.
 
 Templates are rendered in what the author wrote; text from XComs, files and rows arrives unchanged.
 """

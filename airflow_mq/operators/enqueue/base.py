@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -44,13 +45,12 @@ class File(NamedTuple):
     open: Callable[[], IO[bytes]]
     #: Changes with the file's content.
     version: str
+    path: str
 
 
 class Sourced(NamedTuple):
     """A message of a source."""
 
-    #: Names the message among those of this task in this run.
-    place: str
     origin: str
     #: Bytes, text, a `File`, or anything that becomes JSON.
     payload: Any
@@ -193,29 +193,37 @@ class EnqueueOperator(QueueOperator):
 
     def _addressed(self, queue: MessageQueue, held: ExitStack, base: str, above: str) -> Iterator[Addressed]:
         """Yield the messages of the source with their origins; external payloads are held until they are sent."""
+        # A row of another origin, or another order of origins, changes no key.
+        numbers: Counter[str] = Counter()
         for sourced in self.source():
-            payload = sourced.payload
+            payload, number = sourced.payload, numbers[sourced.origin]
+            numbers[sourced.origin] += 1
             if isinstance(payload, File):
                 is_large = payload.size > queue.config.max_message_len
                 try:
                     with payload.open() as file:
                         payload = held.enter_context(queue.payloads.put(file)).reference if is_large else file.read()
                 except Changed:
-                    raise Changed(f"{sourced.place!r} changed while the task read it; a retry reads it again") from None
-            key, fields = self._key(base, sourced), sourced.fields
+                    raise Changed(
+                        f"{sourced.payload.path!r} changed while the task read it; a retry reads it again"
+                    ) from None
+            key, fields = self._key(base, sourced, number), sourced.fields
             weight = None if fields.get("weight") is None else weight_of(fields["weight"], "weight of a message")
             options = key, weight, fields.get("headers"), fields.get("priority")
             data = as_bytes(payload)
             yield above + sourced.origin, data if options == NO_OPTIONS else Message(data, *options)
 
-    def _key(self, base: str, sourced: Sourced) -> Any:
-        """Return the idempotency key of a message, or None."""
+    def _key(self, base: str, sourced: Sourced, number: int) -> Any:
+        """Return the idempotency key of a message, or None.
+
+        :param number: its place among the messages of its origin that this task sends in this run
+        """
         own = sourced.fields.get("key") or (sourced.key if self.idempotent else None)
         if own and self.key_scope == RING:
             return own
         if own:
             return key_for(base, f"key {own}")
-        return key_for(base, sourced.place) if self.idempotent else None
+        return key_for(base, str(number)) if self.idempotent else None
 
 
 def as_bytes(payload: Any) -> bytes:

@@ -71,7 +71,7 @@ class EnqueueFilesOperator(EnqueueOperator):
                 raise AirflowFailException(f"origin_pattern does not match {path!r}")
             origin = self.origin_of(path, match["origin"] if match else None)
             payload = os.fsencode(path) if self.payload == "path" else file
-            yield Sourced(path, origin, payload, key_for("file", f"{path}@{file.version}"))
+            yield Sourced(origin, payload, key_for("file", f"{path}@{file.version}"))
 
 
 def _matching_any(given: Any) -> Iterator[tuple[str, File]]:
@@ -94,7 +94,8 @@ def matching(pattern: str) -> Iterator[tuple[str, File]]:
     # An address of a folder is still a folder, with links that lead out of it.
     for name, place, found in _local(path):
         opened = partial(_open, partial(place.open, found), found.size, partial(place.is_same, found))
-        yield f"{scheme}{mark}{name}", File(found.size, opened, _version(found, scheme))
+        address = f"{scheme}{mark}{name}"
+        yield address, File(found.size, opened, _version(found, scheme), address)
 
 
 def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
@@ -142,7 +143,7 @@ def _objects(pattern: str) -> Iterator[tuple[str, File]]:
     for found, status in [(found, found.stat()) for found in objects]:
         version = version_tag(status)
         opened = partial(_open, partial(found.open, "rb"), status.st_size, partial(_is_same, found, version))
-        yield str(found), File(status.st_size, opened, version)
+        yield str(found), File(status.st_size, opened, version, str(found))
 
 
 def _is_same(found: ObjectStoragePath, version: str, file: object) -> bool:

@@ -38,14 +38,14 @@ class EnqueueMessagesOperator(EnqueueOperator):
 
     def source(self) -> Iterator[Sourced]:
         given = self.messages.messages if isinstance(self.messages, Unshown) else self.messages
-        for place, message in enumerate(_several(given)):
+        for message in _several(given):
             fields = _fields(message)
             if unknown := [str(name) for name in fields if name not in FIELDS]:
                 raise AirflowFailException(
                     f"unknown field {', '.join(unknown)[:80]} of a message: expected {', '.join(FIELDS)}"
                 )
             origin = self.origin_of(message, fields.get("origin"))
-            yield Sourced(str(place), origin, _payload(message), fields=fields)
+            yield Sourced(origin, _payload(message), fields=fields)
 
 
 class Unshown:

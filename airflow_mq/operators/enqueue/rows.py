@@ -74,13 +74,13 @@ class EnqueueSqlOperator(EnqueueOperator):
         hook = connection.get_hook(hook_params=dict(self.hook_params)) if self.hook_params else connection.get_hook()
         if isinstance(self.parameters, str):
             raise AirflowFailException("invalid parameters (text): expected a list or a mapping of values")
-        for place, row in enumerate(rows_of(hook, str(self.sql), self.parameters)):
+        for row in rows_of(hook, str(self.sql), self.parameters):
             own, key = _column(row, self.origin_column), _column(row, self.key_column)
             payload = _column(row, self.payload_column) if self.payload_column else row
             if payload is None:
                 raise AirflowFailException(f"NULL in column {self.payload_column!r}: leave rows without a payload out")
             origin = self.origin_of(row, None if own is None else str(own))
-            yield Sourced(str(place), origin, payload, None if key is None else key_for(str(key)))
+            yield Sourced(origin, payload, None if key is None else key_for(str(key)))
 
 
 def _column(row: Mapping[str, Any], name: str | None) -> Any:
