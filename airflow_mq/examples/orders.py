@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import random
 import secrets
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
     from ..engine.queue.values import Enqueued
 
+log = logging.getLogger("airflow_mq.examples.orders")
 #: Variable with the folder of the example, which Airflow's tasks and Spark's executors share.
 VARIABLE = "AIRFLOW_MQ_ORDERS"
 COLUMNS = ("order", "day", "product", "quantity", "cents")
@@ -137,10 +139,17 @@ def new_messages(place: Path) -> Iterator[tuple[str, Message]]:
     """Yield a tenant and a message for each dropped file."""
     for sums in sorted((place / "drop").glob("*/*.sum")):
         path = sums.with_suffix(".csv")
-        orders, checksum = sums.read_text().split()
         name = f"{path.parent.name}/{path.name}"
-        pointer = {"file": name, "orders": int(orders), "sha256": checksum}
-        weight = weigh(int(orders), path.stat().st_size)
+        try:
+            if (place / "taken" / name).exists():
+                raise FileExistsError("a file of this name was taken before: rename the new one")
+            orders, checksum = sums.read_text().split()
+            pointer = {"file": name, "orders": int(orders), "sha256": checksum}
+            weight = weigh(int(orders), path.stat().st_size)
+        except (OSError, ValueError) as error:
+            # The files of other tenants are enqueued.
+            log.warning("left %s out: %s", name, error)
+            continue
         # The name as the key: a file that is sent again after a crash is taken once.
         yield path.parent.name, Message(json.dumps(pointer).encode(), key=name, weight=weight)
 

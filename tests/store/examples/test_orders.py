@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,36 @@ def test_every_file_is_converted_once_however_often_it_is_processed(place: Path)
         assert messages[outcomes.index("corrupt")][0] == orders.BROKEN
         assert orders.verify(place, with_heavy=True) == []
     assert orders.verify(place, with_heavy=False) != []
+
+
+def test_a_crash_between_two_moves_and_a_name_that_was_used_hold_no_other_file_up(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest = orders.generate(place, loud_files=1, heavy_orders=10)
+    moved, replace = [], Path.replace
+
+    def crashes(path: Path, target: Path) -> None:
+        if moved:
+            raise KeyboardInterrupt
+        moved.append(replace(path, target))
+
+    with scratch_queue() as queue:
+        monkeypatch.setattr(Path, "replace", crashes)
+        with pytest.raises(KeyboardInterrupt):
+            orders.enqueue_new_files(queue, place)
+        monkeypatch.setattr(Path, "replace", replace)
+        assert orders.enqueue_new_files(queue, place).count == 0
+        assert not list((place / "drop").glob("*/*.csv")) and len(queue) == manifest["files"]
+
+        used = sorted((place / "taken" / "acme").glob("*.csv"))[0]
+        chance = random.Random(1)
+        orders._drop(place, chance, {"tenants": {}, "files": 0}, "acme", used.stem, 3)
+        orders._drop(place, chance, {"tenants": {}, "files": 0}, "birch", "new", 3)
+        caplog.clear()
+        assert orders.enqueue_new_files(queue, place).count == 1
+        assert f"left acme/{used.name} out: a file of this name was taken before" in caplog.text
+        outcomes = run(*((origin, one.payload) for origin in ("acme", "birch") for one in queue.inspect.peek(origin)))
+        assert set(outcomes) == {"done"}
 
 
 def test_a_difference_is_reported(place: Path) -> None:
