@@ -135,6 +135,59 @@ def test_a_delayed_message_fires_when_it_is_due(sqlite_queue: MessageQueue) -> N
         assert asyncio.run(scene())["due"] is True
 
 
+def test_the_end_of_a_backoff_fires(sqlite_queue: MessageQueue) -> None:
+    """An ordered queue whose message failed is nothing for a block until then."""
+
+    def fails(payload: bytes, origin: str) -> None:
+        raise ValueError
+
+    async def scene() -> list[Any]:
+        seen: list[Any] = []
+
+        async def listen() -> None:
+            async for event in ready(poll_interval=0.05).run():
+                seen.append(event.payload["ready"])
+
+        listening = asyncio.create_task(listen())
+        while not seen:
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(sqlite_queue.service_queues, fails)
+        await asyncio.sleep(0.3)
+        assert not sqlite_queue.inspect.pulse() and len(seen) == 1
+        clock.advance(61)
+        while len(seen) < 2:
+            await asyncio.sleep(0.05)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        return seen
+
+    with stopped_clock() as clock:
+        sqlite_queue.admin.change_ring(ordered=True, backoff=60.0)
+        fill(sqlite_queue, {"a": [b"x"]})
+        assert asyncio.run(asyncio.wait_for(scene(), 60)) == [["a"], ["a"]]
+
+
+def test_messages_that_a_block_returns_fire_no_second_time(sqlite_queue: MessageQueue) -> None:
+    """Else a block that finishes nothing would start the next one for ever."""
+    from airflow_mq import triggers
+
+    async def scene() -> list[bool]:
+        trigger = ready(repeat_after=300.0)
+
+        async def readings() -> Any:
+            yield triggers.read_ring(sqlite_queue)
+            block = sqlite_queue.blocks.plan()
+            yield triggers.read_ring(sqlite_queue)
+            sqlite_queue.blocks.settle(block)
+            yield triggers.read_ring(sqlite_queue)
+
+        return [bool(event) async for event in trigger.filter_shared_stream(readings())]
+
+    sqlite_queue.admin.change_ring(ordered=True)
+    fill(sqlite_queue, {"a": [b"x"]})
+    assert len(asyncio.run(scene())) == 1
+
+
 def test_set_aside_messages_fire(queue: MessageQueue) -> None:
     from airflow_mq.triggers import SetAsideTrigger
 
@@ -337,6 +390,20 @@ def test_a_sensor_that_pokes(queue: MessageQueue) -> None:
 
     assert (waiting.poke({}).is_done, waiting.poke({}).xcom_value["ready"]) == (True, ["a"])
     assert not sensor("SetAsideSensor").poke({}).is_done
+
+
+def test_a_sensor_waits_for_messages_that_a_block_would_find(queue: MessageQueue) -> None:
+    waiting = sensor()
+    with stopped_clock() as clock:
+        queue.admin.change_ring(ordered=True)
+        fill(queue, {f"a{number}": [b"x", b"y"] for number in range(12)})
+        block = queue.blocks.plan(lease=60)
+        assert block.messages and not waiting.poke({}).is_done
+        # The next plan releases a block whose lease ran out.
+        clock.advance(61)
+        assert waiting.poke({}).is_done
+        queue.blocks.release_dead()
+        assert waiting.poke({}).is_done
 
 
 def test_a_sensor_that_defers(sqlite_queue: MessageQueue) -> None:

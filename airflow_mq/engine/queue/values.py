@@ -387,6 +387,8 @@ class Pulse:
     newest: int
     #: A number that grows with set-aside messages.
     set_aside: int
+    #: Whether queues are skipped because their first messages are in flight.
+    in_flight: bool = False
 
     def __bool__(self) -> bool:
         """Return whether a block would find messages."""

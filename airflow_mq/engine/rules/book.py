@@ -16,7 +16,7 @@ SKIPS = {
     PAUSED: "Paused", IN_FLIGHT: "Its first messages are in flight", BACKOFF: "The last attempt failed",
     BUDGET: "Its budget is used up",
 }  # fmt: skip
-#: Those that last until a person ends them: such a queue starts no sensor, and no call executes its messages.
+#: Those that last until a person ends them: no call executes the messages of such a queue.
 BY_A_PERSON = (PAUSED,)
 
 

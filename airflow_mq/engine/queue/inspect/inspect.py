@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 from ....bills import Header
 from ....tariff import Tariff
-from ...rules.book import BUDGET, BY_A_PERSON, QueueSettings
+from ...rules.book import IN_FLIGHT, QueueSettings
 from ...rules.errors import InvalidInput
 from ...rules.events import Event
 from ...rules.fairness import Fairness
@@ -29,7 +30,7 @@ from ...rules.patterns import OriginPatterns
 from ...rules.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of
 from ...rules.weight import Weight
 from ...store.books import QueueDepth
-from ...store.rows import LATEST, Fullness
+from ...store.rows import LATEST, PLANNED, Fullness
 from ..bills import days_of, read_bill
 from ..blocks import measures
 from ..blocks.block import Block
@@ -65,8 +66,6 @@ from .usage import Usage, Wanted, usage_of
 
 #: Reads of a bounded page of queues, if most of those that it finds are empty.
 READS = 20
-#: Reasons for which a queue is skipped that is nothing for a block until a person or a time ends them.
-_ASLEEP = (*BY_A_PERSON, BUDGET)
 #: Origins whose waiting messages are read in one snapshot.
 _ORIGINS = 16
 #: Microseconds before the first count of ended messages that it includes.
@@ -213,12 +212,19 @@ class Inspect:
             set_aside = max(set_aside, *(row.at for row in asides if row is not None), 0)
             # Of many skipped queues only the names are read.
             working_set.keeps_places = True
-            books = map(working_set.book, ready_books(working_set))
-            waiting = list(islice((book.origin for book in books if book.skipped not in _ASLEEP), most))
-            kept = (names for reason, names in working_set.skipped.items() if reason not in _ASLEEP)
-            ready = dict.fromkeys(map(origin_of, islice(chain(waiting, *kept), most)))
+            names: dict[str, list[str]] = defaultdict(list)
+            for book in map(working_set.book, ready_books(working_set)):
+                names[book.skipped].append(book.origin)
+                if len(names[""]) >= most:
+                    break
+            waiting, busy = names[""], [*names[IN_FLIGHT], *working_set.skipped[IN_FLIGHT]]
+            live = unit.blocks.latest(self._ring_id, PLANNED) if busy else ()
+            if any(row.deadline <= working_set.now for row in live):
+                # The next plan releases the blocks that are past their deadline.
+                waiting, busy = [*waiting, *busy], []
+            ready = dict.fromkeys(map(origin_of, waiting[:most]))
             is_due = due is not None and due <= working_set.now
-            return Pulse(tuple(ready), is_due, newest, set_aside)
+            return Pulse(tuple(ready), is_due, newest, set_aside, bool(busy))
 
     # Messages.
 
