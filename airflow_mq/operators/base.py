@@ -132,6 +132,16 @@ def weight_of(value: GivenWeight, name: str) -> Weight | None:
         raise AirflowFailException(str(error).replace("weight", name, 1)) from None
 
 
+def refuse_text_of(value: object, name: str) -> None:
+    """Refuse text that Airflow made of None or a list, where an author's template is one expression."""
+    if isinstance(value, str) and (value == "None" or value.startswith("[")):
+        # It may contain payloads.
+        raise AirflowFailException(
+            f"invalid {name}: Airflow made text of {'None' if value == 'None' else 'a list'}; pass the value or an "
+            "XCom (task.output), or create the DAG with render_template_as_native_obj=True"
+        )
+
+
 def seconds_of(value: object, name: str) -> float | None:
     """Return a duration that an author wrote, perhaps in a template; None for none or empty text."""
     try:

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.rules.characters import quoted
 from airflow_mq.observe import metrics
-from airflow_mq.operators.base import QueueOperator, release_finished, seconds_of, whole_of
+from airflow_mq.operators.base import QueueOperator, refuse_text_of, release_finished, seconds_of, whole_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,7 +23,8 @@ class PauseQueueOperator(QueueOperator):
 
     :param origins: one origin or several; none if it is empty (templated)
     :param reason: shown to people who wonder why (templated)
-    :param until: end of the pause: a time with its zone, a time span, or seconds from now (templated)
+    :param until: end of the pause: a time with its zone, a time span, or seconds from now; refused if it renders to
+        nothing (templated)
     :param below: in a ring with paths, pause all origins below them as well, also those that come later
     """
 
@@ -42,10 +43,15 @@ class PauseQueueOperator(QueueOperator):
         self.origins = origins
         self.reason = reason
         self.until = until
+        self._has_end = until is not None
         self.below = below
 
     def execute(self, context: Context) -> list[str]:
         until, origins = _until(self.until), _several(self.origins)
+        if until is None and self._has_end:
+            raise AirflowFailException(
+                "until is empty: expected a time, a time span, or seconds; for a pause without an end leave it out"
+            )
         with self.opened(context) as queue:
             for origin in origins:
                 queue.admin.pause(origin, str(self.reason or ""), until, below=self.below)
@@ -140,11 +146,7 @@ class HousekeepingOperator(QueueOperator):
 
 def _several(given: str | Sequence[str] | None) -> list[str]:
     """Return the origins that an author named; none for empty text or an empty XCom."""
-    if isinstance(given, str) and given.startswith("["):
-        raise AirflowFailException(
-            f"invalid origins {given!r:.80}: Airflow made text of a list; create the DAG with "
-            "render_template_as_native_obj=True, or pass a list"
-        )
+    refuse_text_of(given, "origins")
     return [given] if isinstance(given, str) and given else list(given or ())
 
 

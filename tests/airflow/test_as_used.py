@@ -108,6 +108,45 @@ def test_messages(run_dag: RunDag, sqlite_queue: MessageQueue, watched: Any) -> 
     refuse_payload(watched(), *rendered.values(), *kept(run, "xcom", *tasks).values())
 
 
+def test_text_that_airflow_made_of_a_value_is_refused(
+    run_dag: RunDag, sqlite_queue: MessageQueue, watched: Any
+) -> None:
+    """Else a list would be one message, and None a message or an origin."""
+    run = run_dag(
+        f"""
+        from airflow_mq.operators.enqueue import EnqueueMessagesOperator as Enqueue
+        from airflow_mq.operators.queues import PauseQueueOperator as Pause
+
+        @task(show_return_value_in_logs=False)
+        def gives():
+            return ["{PAYLOAD}"]
+
+        of_list, of_none = "{{{{ ti.xcom_pull('gives') }}}}", "{{{{ ti.xcom_pull('absent') }}}}"
+        common = {{"mq_conn_id": "mq_stage"}}
+        with DAG("scene", schedule=None):
+            gives() >> [
+                Enqueue(task_id="of_list", origin="a", messages=of_list, **common),
+                Enqueue(task_id="of_none", origin="a", messages=of_none, **common),
+                Enqueue(task_id="of_no_origin", origin=of_none, messages=["x"], **common),
+                Pause(task_id="pause_none", origins=of_none, **common),
+                Pause(task_id="pause_for_ever", origins="a", until="{{{{ ti.xcom_pull('absent') or '' }}}}", **common),
+                Enqueue(task_id="written", origin="b", messages="None", **common),
+                Enqueue(task_id="around", origin="b", messages="[{{{{ ti.xcom_pull('gives') }}}}]", **common),
+            ]
+        """
+    )
+
+    found = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    assert {name for name, state in found.items() if state == "success"} == {"gives", "written", "around"}
+    assert [origin for origin, _ in sqlite_queue.footprints()] == ["b"] and not list(sqlite_queue.admin.paused())
+    said = watched()
+    assert (
+        "invalid messages: Airflow made text of a list" in said and "invalid origin: Airflow made text of None" in said
+    )
+    assert "until is empty" in said
+    refuse_payload(said)
+
+
 # -- empty means none --
 
 

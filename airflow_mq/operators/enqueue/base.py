@@ -19,7 +19,7 @@ from airflow_mq.engine.rules.message import Message
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.installation import installation
 from airflow_mq.keys import key_for
-from airflow_mq.operators.base import QueueOperator, seconds_of, weight_of
+from airflow_mq.operators.base import QueueOperator, refuse_text_of, seconds_of, weight_of
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
@@ -174,6 +174,8 @@ class EnqueueOperator(QueueOperator):
         """Return the origin of a message: its own, or the operator's."""
         if own is not None:
             return own
+        if not callable(self.origin):
+            refuse_text_of(self.origin, "origin")
         origin = self._called(self.origin, message) if callable(self.origin) else self.origin
         if not isinstance(origin, str):
             # Its value may be the message itself.

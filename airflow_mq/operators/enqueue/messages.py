@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq.operators.base import refuse_text_of
 from airflow_mq.operators.enqueue.base import EnqueueOperator, Sourced, as_bytes
 from airflow_mq.words import many
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 #: Fields that a message may have as a mapping.
 FIELDS = ("origin", "payload", "key", "weight", "headers", "priority")
@@ -27,10 +31,17 @@ class EnqueueMessagesOperator(EnqueueOperator):
     """
 
     template_fields: Sequence[str] = (*EnqueueOperator.template_fields, "messages")
+    #: Whether the author wrote one expression of a template, as text.
+    _is_expression = False
 
     def __init__(self, *, messages: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.messages = messages
+
+    def before_rendering(self, jinja_env: Environment, seen_oids: set[int]) -> None:
+        if isinstance(self.messages, str) and id(self.messages) not in seen_oids:
+            text = self.messages.strip()
+            self._is_expression = text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1
 
     def after_rendering(self) -> None:
         # Airflow stores what it rendered.
@@ -38,6 +49,8 @@ class EnqueueMessagesOperator(EnqueueOperator):
 
     def source(self) -> Iterator[Sourced]:
         given = self.messages.messages if isinstance(self.messages, Unshown) else self.messages
+        if self._is_expression:
+            refuse_text_of(given, "messages")
         for message in _several(given):
             fields = _fields(message)
             if unknown := [str(name) for name in fields if name not in FIELDS]:
