@@ -369,14 +369,16 @@ def emitted(run: Any) -> list[str]:
         return list(session.scalars(query.where(AssetEvent.source_run_id == run.run_id)))
 
 
-def test_a_failed_job_turns_the_run_red_and_everything_is_settled(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
+def test_a_failed_job_turns_the_run_red_and_everything_is_settled(
+    run_dag: RunDag, sqlite_queue: MessageQueue, capfd: pytest.CaptureFixture[str]
+) -> None:
     fill(sqlite_queue, {"a": [b"1"], "b": [b"2"]})
 
     run = run_dag(
         """
         broken = Processor("broken", "tests.airflow.functions:missing", origins=("a*",), where="in place")
         with DAG("scene", schedule=None):
-            block(processors=Processors([broken, ALL[1]]), mq_conn_id="mq_stage", share_below=1)
+            block(processors=Processors([broken, ALL[1]]), mq_conn_id="mq_stage", share_below=1, outlet=Asset("more"))
         """
     )
 
@@ -384,6 +386,8 @@ def test_a_failed_job_turns_the_run_red_and_everything_is_settled(run_dag: RunDa
     assert states(run) == {
         "block.plan": "success", "broken": "failed", "beta": "success", "block.settle": "failed",
     }  # fmt: skip
+    assert emitted(run) == [] and "Did not emit more, although" in (said := "".join(capfd.readouterr())), said
+    assert "Emitted more" not in said
     assert [block.state for block in sqlite_queue.blocks.list()] == ["settled"]
     assert sqlite_queue.footprint("a").count == 1 and len(processed(sqlite_queue)) == 1
 

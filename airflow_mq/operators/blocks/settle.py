@@ -39,7 +39,8 @@ class SettleBlockOperator(QueueOperator):
     :param plan_task_id: the task that planned the block, which this one has to follow directly as well (templated)
     :param process_task_id: the mapped task that processed it (templated)
     :param outlet: an asset to emit while a block of the same limit and processors would take messages, so that a DAG
-        scheduled on it runs again; never after a plan that gave up waiting, or a block that finished no message
+        scheduled on it runs again; never after a plan that gave up waiting, a block that finished no message, or a
+        failed part
     :param rounds: runs in a row that `outlet` starts at most, the first one included; any number if left out
         (templated)
     :param notifiers: called when the block set messages aside, with `airflow_mq` in their context
@@ -84,6 +85,7 @@ class SettleBlockOperator(QueueOperator):
         states = task_states(context, [self.plan_task_id, self.process_task_id])
         if states.get(self.plan_task_id) == "skipped":
             raise AirflowSkipException(f"{self.plan_task_id} was skipped: there is no block to settle")
+        failed = sorted(task for task, state in states.items() if state in ("failed", "upstream_failed"))
         planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BLOCK)
         with self.opened(context, planned["ring"] if planned else None) as queue:
             try:
@@ -92,11 +94,17 @@ class SettleBlockOperator(QueueOperator):
                 if self.exchange:
                     self._sweep_folders(queue, self.exchange)
             if summary is not None and self.outlet is not None and self._finds_more(queue, context, summary):
-                self._call_next(context, self.outlet)
+                if failed:
+                    self.log.warning(
+                        "Did not emit %s, although the next block finds messages: a part failed, so this task fails, "
+                        "and Airflow drops its events. The schedule starts the next run.",
+                        self.outlet.name,
+                    )
+                else:
+                    self._call_next(context, self.outlet)
         context["ti"].xcom_push(key=SETTLED, value=summary)
         if summary and summary["set_aside"]:
             self._notify(context, summary)
-        failed = sorted(task for task, state in states.items() if state in ("failed", "upstream_failed"))
         if failed:
             names = part_names(context, self.plan_task_id, self.process_task_id)
             shown = [f"{names[task]} ({task})" if task in names else task for task in failed[:10]]
