@@ -131,7 +131,7 @@ class RingTrigger(BaseEventTrigger):
                 return
             news = self.news(reading, last)
             if news is None:
-                # Messages that a block returns are no news.
+                # Messages that a block returns start no further one.
                 last = last if reading.pulse.in_flight else None
             elif self.is_new(reading, last) or time.monotonic() - sent_at >= self.repeat_after:
                 last, sent_at = reading, time.monotonic()
