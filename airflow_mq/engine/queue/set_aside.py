@@ -296,6 +296,7 @@ class SetAsides:
         chosen = _chosen(addresses)
         check_text(why, "a reason")
         result = Judgement()
+        self._cut_inboxes(chosen)
         with self.session.hold.transaction() as (unit, working_set):
             limits = self._limits(unit, limit)
             _prefetch(working_set, chosen)
@@ -334,7 +335,7 @@ class SetAsides:
                 aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
             result.add(rules.judge_again(working_set, address, aside, limits(address), actor, why, **how))
 
-        for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.get("reason") == SWEPT):
+        for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.get("reason") == SWEPT, cut=True):
             result.stayed.append(Judged(address, None, str(refusal)))
         return result
 
@@ -412,6 +413,18 @@ class SetAsides:
             shift = working_set.reading.shift().set_aside
             return min(max(unit.set_aside.count(self.ring_id, most + max(-shift, 0)) + shift, 0), most)
 
+    def _cut_inboxes(self, addresses: Iterable[Address]) -> None:
+        """Cut the inboxes of these queues into pages, in bounded transactions: a requeued message comes behind them."""
+        books, left = sorted({address.book for address in addresses}), 0
+        while left <= 0:
+            left = 20 * AT_ONCE
+            with self.session.hold.transaction() as (_, working_set):
+                working_set.loader.load_books(books)
+                for book in map(working_set.book, books):
+                    before = book.message_count
+                    if left > 0 and working_set.pull_some(book, left):
+                        left -= book.message_count - before
+
     def _drop(self, wanted: Selection, fate: Fate, why: str, actor: str) -> int:
         dropped: list[Address] = []
 
@@ -430,10 +443,12 @@ class SetAsides:
         left_out: Judgement | None = None,
         *,
         with_swept: bool = True,
+        cut: bool = False,
     ) -> Iterator[tuple[Address, Refused]]:
         """Act on all selected messages, some hundred in a transaction; yield the refusals.
 
         :param left_out: counts the messages that are left out
+        :param cut: the messages are requeued
         """
         left_out = left_out or Judgement()
         after: Address | None = None
@@ -444,6 +459,8 @@ class SetAsides:
                 return
             after = found[-1].address
             refused: list[tuple[Address, Refused]] = []
+            if cut:
+                self._cut_inboxes(message.address for message in found)
             with self.session.hold.transaction() as (unit, working_set):
                 chosen = [message for message in found if with_swept or message.reason != SWEPT]
                 left_out.swept += len(found) - len(chosen)

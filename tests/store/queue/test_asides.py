@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from airflow_mq import (
     Weight,
     Yield,
 )
+from airflow_mq.engine.queue import set_aside
 from airflow_mq.engine.queue.holding import Hold
 from airflow_mq.engine.rules.errors import (
     AlreadyProcessed,
@@ -231,6 +233,28 @@ def test_requeue_of_many_is_all_or_nothing(queue: MessageQueue) -> None:
     requeued = queue.set_aside.requeue(addresses)
     assert (len(requeued.moved), [aside.address.origin for aside in requeued.stayed]) == (10, ["b", "b"])
     assert [payload for _, payload in serve(queue, limit=WIDE)] == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("all_at_once", [False, True])
+def test_requeue_cuts_what_was_sent_before_in_bounded_transactions(
+    queue: MessageQueue, heavy: Address, monkeypatch: pytest.MonkeyPatch, all_at_once: bool
+) -> None:
+    monkeypatch.setattr(set_aside, "AT_ONCE", 1)
+    for number in range(45):
+        queue.enqueue_message("acme", b"%d" % number)
+    queue.admin.change_ring(service_weight=Weight(10 * HEAVY.time, 1 << 20))
+    transaction, cut = queue.session.hold.transaction, []
+
+    @contextmanager
+    def watched() -> Iterator[Any]:
+        with transaction() as (unit, working_set):
+            yield unit, working_set
+            cut.append(sum(one.messages for one in working_set.changes.cut.values()))
+
+    monkeypatch.setattr(queue.session.hold, "transaction", watched)
+    assert len((queue.set_aside.requeue_all() if all_at_once else queue.set_aside.requeue(heavy)).moved) == 1
+    assert cut == [20, 20, 5, 1]
+    assert [payload for _, payload in serve(queue)] == [*(b"%d" % number for number in range(45)), b"heavy"]
 
 
 def test_requeue_all_and_discard_all_work_in_several_transactions(
