@@ -35,10 +35,10 @@ class Budget(NamedTuple):
 BUDGETS = {
     "lines of rules": Budget(7_446),
     "lines of store": Budget(8_963),
-    "lines of queue": Budget(11_850),
-    "lines of the engine": Budget(28_259, 19_500),
+    "lines of queue": Budget(11_867),
+    "lines of the engine": Budget(28_276, 19_500),
     "lines of the command line": Budget(5_866),
-    "lines of the package": Budget(51_003, 38_000),
+    "lines of the package": Budget(51_020, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(172, 140),
     "statements that read the inbox": Budget(19, 8),
