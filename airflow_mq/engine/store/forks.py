@@ -31,6 +31,8 @@ class Gate:
         self._inside: dict[int, int] = {}
         self._opened = threading.Event()
         self._opened.set()
+        #: The thread that closed the gate. Until it forks, it may still collect a dropped connection, and close it.
+        self._closer = 0
         #: Whether no other thread was inside when this process was forked.
         self.was_quiet = True
 
@@ -45,7 +47,7 @@ class Gate:
         thread = threading.get_ident()
         depth = self._inside.get(thread, 0)
         self._inside[thread] = depth + 1
-        while not depth and not self._opened.is_set():
+        while not depth and not self._opened.is_set() and thread != self._closer:
             del self._inside[thread]
             self._opened.wait()
             self._inside[thread] = 1
@@ -61,6 +63,7 @@ class Gate:
 
     def close(self) -> None:
         """Wait until no other thread is inside, and let none enter."""
+        self._closer = threading.get_ident()
         self._opened.clear()
         give_up = time.monotonic() + PATIENCE
         while self._others() and time.monotonic() < give_up:

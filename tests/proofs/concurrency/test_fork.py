@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -188,3 +189,27 @@ def test_forks_beside_busy_threads_neither_hang_nor_lose(sqlite_file: str, tmp_p
         for thread in threads:
             thread.join()
     assert_stored(sqlite_file, thread=sum(sent), child=len(list(tmp_path.glob("sent-*"))))
+
+
+def test_a_thread_that_forks_may_collect_a_dropped_queue(sqlite_file: str) -> None:
+    """Another hook of a fork collects garbage between the closing of the gate and the fork."""
+    queue: MessageQueue | None = MessageQueue(sqlite_file)
+    assert queue is not None
+    queue.enqueue_message("a", b"x")
+    cycle: list[object] = [queue]
+    cycle.append(cycle)
+    collected = threading.Event()
+
+    def begin_to_fork() -> None:
+        forks.GATE.close()
+        gc.collect()
+        collected.set()
+
+    del queue, cycle
+    thread = threading.Thread(target=begin_to_fork)
+    thread.start()
+    try:
+        assert collected.wait(20)
+    finally:
+        forks.GATE.open()
+        thread.join()
