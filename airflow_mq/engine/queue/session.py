@@ -219,9 +219,11 @@ class RingSession:
             return
         self._forgot_at = time.monotonic()
         try:
-            if self._forget_some({kind: until - AGAIN for kind, until in self._forgotten.items()}, wait=False):
-                # More rows have expired than one transaction deletes: the next call continues.
-                self._forgot_at = -FORGET_EVERY
+            after = {kind: until - AGAIN for kind, until in self._forgotten.items()}
+            for charges in (False, True):
+                if self._forget_some(after, charges=charges, wait=False):
+                    # More rows have expired than one transaction deletes: the next call continues.
+                    self._forgot_at = -FORGET_EVERY
         except (Busy, StoreBusy):
             pass
         except MessageQueueError as error:
@@ -230,19 +232,21 @@ class RingSession:
     def forget_all_old(self) -> None:
         """Delete all expired rows, in short transactions."""
         self._forgot_at = time.monotonic()
-        while self._forget_some({}, wait=True):
-            self.store.rest()
+        for charges in (False, True):
+            while self._forget_some({}, charges=charges, wait=True):
+                self.store.rest()
 
-    def _forget_some(self, after: Mapping[str, int], *, wait: bool) -> bool:
+    def _forget_some(self, after: Mapping[str, int], *, charges: bool, wait: bool) -> bool:
         """Delete a bounded number of expired rows of each kind; return whether there may be more.
 
         :param after: rows of each kind that expired before this time were deleted by earlier calls
+        :param charges: add up charges and delete old ones, which may wait for others, instead of the other kinds
         """
         forgotten = self._forgotten
         with self.store.writing(wait=wait, patience=None if wait else 0.0) as unit:
             ring = unit.rings.named(self.ring)
             config, now = self.remember_config(ring.config), ring.now
-            more = unit.charges.roll_up(self.ring_id, now // DAY)
+            more = charges and unit.charges.roll_up(self.ring_id, now // DAY)
             for kind, seconds in (
                 ("events", config.keep_events),
                 ("ledger", config.keep_ledger),
@@ -250,6 +254,8 @@ class RingSession:
                 ("keys", config.key_window),
                 ("charges", kept_charges(config)),
             ):
+                if (kind == "charges") != charges:
+                    continue
                 before, since = now - int(seconds * 1_000_000), after.get(kind, -LATEST)
                 if unit.rings.expire(kind, self.ring_id, since, before, MOST_FORGOTTEN) == MOST_FORGOTTEN:
                     more = True

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_mq import Message, MessageQueue, Weight
 from airflow_mq.engine.queue import session
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.rings import Rings
 from tests.proofs.model.clock import Clock
@@ -145,3 +146,25 @@ def keys_of(queue: MessageQueue) -> int:
         connection = unit.connection  # type: ignore[attr-defined]
         count: int = connection.execute(f"SELECT count(*) FROM {queue.store.prefix}sent_key").fetchone()[0]
         return count
+
+
+@pytest.mark.postgres
+def test_charges_that_another_adds_up_hold_up_no_other_rows(pg_uri: str, clock: Clock) -> None:
+    upgrade(parse(pg_uri))
+    with MessageQueue(pg_uri, busy_timeout=0.5) as queue, MessageQueue(pg_uri) as other:
+        send_with_keys(queue, 3)
+        block = queue.blocks.plan(limit=Weight(100, 10_000))
+        queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+        queue.blocks.settle(block)
+        clock.advance(queue.config.key_window + 90_000)
+        queue.session._forgot_at = -session.FORGET_EVERY
+        with other.store.writing() as unit:
+            unit.rows("hold_config", ring=other.session.ring_id)
+            queue.session.forget_old()
+            assert keys_of(queue) == 0
+            send_with_keys(queue, 3)
+            clock.advance(queue.config.key_window + 90_000)
+            with pytest.raises(Busy):
+                queue.admin.housekeep()
+            assert keys_of(queue) == 0
+        queue.admin.housekeep()
