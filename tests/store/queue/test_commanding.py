@@ -594,6 +594,30 @@ def test_transfer_keeps_or_changes_the_priority(queue: MessageQueue, caller: Cal
     assert sorted(payload for _, payload in serve(queue)) == [b"high", b"regular"]
 
 
+@pytest.mark.parametrize("kind", ["push", "message", "transfer"])
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_the_first_high_message_of_a_ring_holds_up_no_other(make_queue: Maker, kind: str, isolation: str) -> None:
+    if make_queue.uri.startswith("sqlite"):
+        pytest.skip("SQLite has one writer at a time")
+    queue, other = make_queue(patience=0.5), make_queue(patience=0.5)
+    queue.enqueue_message("a", b"x")
+    token = next_of(queue, "a") if kind == "transfer" else None
+    with calling(make_queue.uri, "driver") as caller:
+        caller.run(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        caller.run("INSERT INTO business VALUES ('row')")
+        commands = queue.commands(caller.connection)
+        if kind == "push":
+            commands.push("b", b"high", priority="high").execute()
+        elif token is None:
+            commands.push("b", Message(b"high", priority="high")).execute()
+        else:
+            commands.push("b", commands.complete(token), priority="high").execute()
+        other.admin.change_ring(max_stale=7)
+        assert other.enqueue_message("c", b"high", priority="high").count == 1
+        caller.commit()
+    assert sorted(serve(make_queue())[:2]) == [("b", b"x" if token else b"high"), ("c", b"high")]
+
+
 def test_permit_confines_push(make_queue: Maker) -> None:
     make_queue()
     confined = MessageQueue(replace(parse(make_queue.uri), origins="acme/*", priority="regular"), "test")

@@ -11,7 +11,7 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby, repeat
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from typing_extensions import Unpack
 
 from ...rules.blob import Reference
-from ...rules.errors import AlreadyExecuted, InvalidInput, MessageQueueError, MessageTooLong, StoreCorrupt
+from ...rules.errors import AlreadyExecuted, Busy, InvalidInput, MessageQueueError, MessageTooLong, StoreCorrupt, StoreError
 from ...rules.message import Attributes, Message
 from ...rules.outcome import DONE, Transferred
 from ...rules.priority import HIGH, book_name
@@ -156,8 +156,24 @@ class Push(Command[Enqueued]):
 
     def _send(self, unit: Unit, messages: Iterable[bytes | Message]) -> Enqueued:
         sender = Sender(self.target)
+        if HIGH in (self.terms.priority, *(message.priority for message in messages if isinstance(message, Message))):
+            self._allow_high(unit)
         with closing(sender.pack(zip(repeat(self.origin), messages), self.terms)) as call:
             return sender.write(unit, call)
+
+    def _allow_high(self, unit: Unit) -> None:
+        """Record that the ring receives high messages: in a short transaction, where the store can have two at a time.
+
+        In the caller's transaction, it would lock the settings of the ring until the commit.
+        """
+        target = self.target
+        if not target.config.high and not unit.draws_ids:
+            with suppress(Busy, StoreError):
+                with target.store.writing(patience=0.0) as own:
+                    own.rings.allow_high(target.ring_id)
+                target.reread_config()
+        if not target.config.high:
+            unit.rings.allow_high(target.ring_id)
 
     def _transfer(self, unit: Unit, released: Iterable[TransferToken]) -> Enqueued:
         if self.terms.not_before is not None:
@@ -182,7 +198,7 @@ class Push(Command[Enqueued]):
         if target.has_quota([name], unit):
             require_room(target, unit, {name: message.size + message.attributes.beside})
         if rank == HIGH:
-            unit.rings.allow_high(target.ring_id)
+            self._allow_high(unit)
         own = Attributes.given_by(self.terms).checked(target.config.max_headers)
         attributes = own._replace(expires=times_of(target, self.terms)[1]).over(message.attributes)
         if message.blob is None:
