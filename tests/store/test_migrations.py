@@ -11,7 +11,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.cli import main
-from airflow_mq.engine.rules.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt
+from airflow_mq.engine.rules.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt, StoreReadOnly
 from airflow_mq.engine.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
 from airflow_mq.engine.store.schema import _TABLE
 from airflow_mq.engine.store.statements import migrations
@@ -228,3 +228,27 @@ def test_the_transaction_id_is_drawn_before_the_id(pg_uri: str) -> None:
         )
         before, id_, after = drawn.fetchone() or (None, None, None)
     assert id_ is not None and after is not None and before is None
+
+
+@pytest.mark.postgres
+def test_every_table_can_be_published(pg_uri: str) -> None:
+    """PostgreSQL deletes no row of a published table without a replica identity."""
+    upgrade(parse(pg_uri))
+    with psycopg.connect(pg_uri, autocommit=True) as prompt:
+        prompt.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+        lacking = prompt.execute(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = 'airflow_mq' AND c.relkind = 'r' AND NOT EXISTS (SELECT FROM pg_index i WHERE "
+            "i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)"
+        ).fetchall()
+        assert lacking == []
+        with MessageQueue(pg_uri) as queue:
+            queue.enqueue_messages("a", [b"one", b"two"])
+            queue.enqueue_message("a", b"three", not_before=-1)
+            done: list[bytes] = []
+            queue.service_queues(lambda delivery: done.append(delivery.payload))
+            assert sorted(done) == [b"one", b"three", b"two"] and queue.check() == []
+            prompt.execute("ALTER TABLE airflow_mq.inbox REPLICA IDENTITY NOTHING")
+            queue.enqueue_message("a", b"four")
+            with pytest.raises(StoreReadOnly, match="the server: cannot delete from table .inbox. because it does not"):
+                queue.service_queues(lambda delivery: None)

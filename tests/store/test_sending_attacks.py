@@ -9,6 +9,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store import StoreAddress, grant, revoke, sender_grants
 from tests.store.test_roles import Roles, connect, owner, refuses, roles
 
@@ -114,6 +115,45 @@ def test_an_error_of_a_full_ring_has_no_counts(owner: StoreAddress, acme: StoreA
         assert error.value.sqlstate == "MQ106"
         assert error.value.diag.message_primary == "origin limit reached: cannot add all origins of this call"
         assert not error.value.diag.message_detail
+
+
+def test_an_error_of_a_full_group_has_no_bytes_of_others(owner: StoreAddress, roles: Roles) -> None:
+    user = roles("a")
+    grant(owner, "sender", str(user.user), origins="acme/a", priority="regular")
+    with MessageQueue(owner.uri) as queue:
+        queue.admin.change_ring(paths=True)
+        queue.admin.set_origin("acme", quota=100)
+        queue.enqueue_message("acme/b", b"x" * 73)
+    with closing(connect(user)) as connection:
+        with pytest.raises(psycopg.Error) as error:
+            connection.execute("SELECT airflow_mq.send('default', 'acme/a', %s)", (b"x" * 60,))
+        assert error.value.sqlstate == "MQ107"
+        assert error.value.diag.message_primary == "queue 'acme' is full: it has no room for this call of 60 bytes"
+    with MessageQueue(owner.uri) as queue:
+        queue.admin.change_ring(paths=False)
+        queue.admin.set_origin("acme/a", quota=100)
+    with closing(connect(user)) as connection:
+        connection.execute("SELECT airflow_mq.send('default', 'acme/a', %s)", (b"x" * 60,))
+        with pytest.raises(
+            psycopg.Error, match="queue 'acme/a' is full: 20 bytes must drain before this call of 60 bytes"
+        ):
+            connection.execute("SELECT airflow_mq.send('default', 'acme/a', %s)", (b"x" * 60,))
+
+
+def test_an_open_transaction_with_a_new_origin_holds_up_no_other_work(owner: StoreAddress, acme: StoreAddress) -> None:
+    with MessageQueue(owner.uri, busy_timeout=0.5) as queue:
+        queue.admin.change_ring(max_origins=9)
+        queue.enqueue_message("bolt", b"x")
+        with closing(connect(acme)) as connection, connection.transaction():
+            connection.execute("SELECT airflow_mq.send('default', 'acme', 'x')")
+            queue.enqueue_message("bolt", b"y")
+            queue.admin.change_ring(max_origins=8)
+            with queue.store.writing() as unit:
+                unit.rows("hold_config", ring=queue.session.ring_id)
+            assert queue.service_queues(lambda delivery: None).processed == 2
+            with pytest.raises(Busy, match="its origin limit"):
+                queue.enqueue_message("cobalt", b"x")
+        queue.enqueue_message("cobalt", b"x")
 
 
 def test_no_weight_reaches_the_tables_that_blocks_cannot_read(owner: StoreAddress, acme: StoreAddress) -> None:

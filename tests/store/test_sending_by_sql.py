@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -171,6 +171,21 @@ def test_a_message_that_is_due_later_waits(connection: psycopg.Connection[Any], 
         assert [payload for batch in queue.blocks.plan().batches() for payload in batch.payloads] == [b"now"]
 
 
+def test_times_that_no_message_could_meet(connection: psycopg.Connection[Any], pg_uri: str) -> None:
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    later = datetime.now(timezone.utc) + timedelta(days=2)
+    with MessageQueue(pg_uri) as queue:
+        for expires in (later, later - timedelta(days=1)):
+            times = {"not_before": later, "expires": expires}
+            with pytest.raises(InvalidInput):
+                queue.enqueue_message("a", b"x", **times)  # type: ignore[arg-type]
+            with pytest.raises(psycopg.Error, match="invalid expires: expected a time after not_before") as error:
+                send(connection, "default", "a", b"x", **times)
+            assert error.value.sqlstate == "MQ103"
+        assert send(connection, "default", "a", b"x", expires=epoch) == 1
+        assert queue.service_queues(lambda delivery: None).processed == 0
+
+
 def test_many_messages_keep_their_order_and_share_rows(connection: psycopg.Connection[Any], pg_uri: str) -> None:
     with MessageQueue(pg_uri) as queue:
         queue.admin.change_ring(heap_size=70_000)
@@ -226,6 +241,41 @@ def test_limits_of_origins_hold_for_both_clients(connection: psycopg.Connection[
         assert outcome(lambda: send(connection, "default", "b", b"x", priority="high")) is TooManyOrigins
         assert outcome(lambda: send(connection, "default", "c/1", b"x", priority="high")) == 1
         assert outcome(lambda: send(connection, "default", "c/2", b"x")) is TooManyOrigins
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_limit_of_origins_holds_at_every_isolation_level(pg_uri: str, level: str) -> None:
+    """An old snapshot has no origins that others added after it."""
+    with MessageQueue(pg_uri) as queue, ExitStack() as stack:
+        queue.admin.change_ring(max_origins=2)
+        queue.enqueue_message("a", b"x")
+        opened = [stack.enter_context(closing(psycopg.connect(**parse(pg_uri).conninfo()))) for _ in range(4)]
+        for connection in opened:
+            connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}".encode())
+            connection.execute("SELECT FROM airflow_mq.ring")
+        for number, connection in enumerate(opened):
+            with pytest.raises(
+                (InvalidInput, psycopg.Error), match="(?i)invalid isolation level .*: expected read committed"
+            ):
+                if number % 2:
+                    queue.commands(connection).push(f"b{number}", b"x").execute()
+                else:
+                    send(connection, "default", f"b{number}", b"x")
+            connection.rollback()
+        connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}".encode())
+        assert (
+            send(connection, "default", "a", b"x") == 1
+            and queue.commands(connection).push("a", b"x").execute() is not None
+        )
+        connection.commit()
+        assert [(origin, footprint.count) for origin, footprint in queue.footprints()] == [("a", 3)]
+
+
+def test_the_largest_limits_of_origins_are_usable(connection: psycopg.Connection[Any], pg_uri: str) -> None:
+    with MessageQueue(pg_uri) as queue:
+        queue.admin.change_ring(max_origins=(1 << 31) - 1, max_origins_per_group=(1 << 31) - 1)
+        assert send(connection, "default", "a", b"x") == 1
+        assert queue.enqueue_message("b", b"x").count == 1
 
 
 def test_arrays_must_have_one_length(connection: psycopg.Connection[Any], pg_uri: str) -> None:

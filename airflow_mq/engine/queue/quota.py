@@ -38,8 +38,10 @@ AGAIN = 1.0
 def send_within_quotas(
     session: RingSession, unit: Unit, rows: Iterable[InboxRow], sizes: Mapping[str, int], due: int | None = None,
     *, at_once: bool
-) -> None:  # fmt: skip
+) -> bool:  # fmt: skip
     """Write the rows of a call if the quotas of their books have room, or raise `QueueFull`.
+
+    Return whether the check read many inbox rows, whose sums are due.
 
     :param sizes: bytes that the call sends to each book
     :param at_once: each statement is a transaction of its own, or nothing else writes meanwhile
@@ -50,7 +52,7 @@ def send_within_quotas(
         until = min(map(session.room_until.__getitem__, sizes)) - len(rows)
         fits = all(row.stored <= session.config.heap_size for row in rows)
         if until > 0 and fits and store.send(unit, ring, rows, due, until=until):
-            return
+            return False
     # Ids that are drawn after this one count, also those of rows that the check sees.
     last = unit.rings.latest_id()
     found = require_room(session, unit, sizes)
@@ -61,6 +63,7 @@ def send_within_quotas(
         most = MOST_UNCHECKED - int.from_bytes(secrets.token_bytes(2), "big") % (MOST_UNCHECKED // 2)
         until = last + min(room // session.config.heap_size, most)
         session.room_until |= {name: until for name in sizes if session.room_until[name] < LATEST}
+    return _is_long(found)
 
 
 def require_room(
@@ -73,7 +76,7 @@ def require_room(
     """
     found = session.store.fullness(unit, session.ring_id, sizes, has_paths=session.config.paths)
     found = [one._replace(stored=one.stored + unsaved.get(one.path, 0)) for one in found] if unsaved else found
-    if any(one.uncut > 2 * STEP for one in found):
+    if _is_long(found):
         session.store.add_up(unit, session.ring_id, sizes, STEP)
     fullest = max(found, key=lambda one: one.lacks, default=None)
     if fullest is not None and fullest.lacks:
@@ -136,6 +139,10 @@ class RoomForSent:
     @staticmethod
     def _add(sizes: dict[str, int], posted: Posted) -> None:
         sizes[posted.origin] = sizes.get(posted.origin, 0) + len(posted.payload) + posted.attributes.beside
+
+
+def _is_long(found: Iterable[Fullness]) -> bool:
+    return any(one.uncut > 2 * STEP for one in found)
 
 
 def _text(full: Fullness) -> str:

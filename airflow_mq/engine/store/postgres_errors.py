@@ -91,8 +91,8 @@ CANCELLED = StoreBusy(
 )
 GAVE_WAY = StoreBusy("the database gave way to another transaction; nothing was changed; try again")
 LOCKED = Busy(
-    "another transaction held the ring, or a row that this call needs, for longer than the busy timeout; "
-    "nothing was changed; try again",
+    "another transaction held the ring, its origin limit or a row that this call needs for longer than the busy "
+    "timeout; nothing was changed; try again",
 )
 READ_ONLY = StoreReadOnly(
     "the PostgreSQL server is read-only (a standby, or default_transaction_read_only is on); nothing was changed; "
@@ -103,14 +103,18 @@ NO_RIGHTS = StoreReadOnly(
     "grant, use the address of the tables' owner; otherwise grant the rights listed under “Roles in PostgreSQL” in the "
     "security page",
 )
+NO_STATE = StoreReadOnly(
+    "the PostgreSQL server refuses this change in its present state, for example because of a publication; nothing was "
+    "changed; change what the server names",
+)
 NO_SCHEMA = SchemaMissing()
 
 #: By SQLSTATE, else by its first two characters.
 _STATES = {
     "08": LOST, "25006": READ_ONLY, "25P03": IDLE_TRANSACTION, "25P04": LONG_TRANSACTION, "28": LOGIN,
     "3D000": DATABASE, "3F000": NO_SCHEMA, "40001": GAVE_WAY, "40P01": GAVE_WAY, "42501": NO_RIGHTS,
-    "42P01": NO_SCHEMA, "53": NO_RESOURCES, "53100": FULL, "53300": TOO_MANY, "55P03": LOCKED, "57014": CANCELLED,
-    "57P01": ENDED, "57P02": ENDED, "57P03": STARTING, "57P05": ENDED, "58": SERVER_FILES,
+    "42P01": NO_SCHEMA, "53": NO_RESOURCES, "53100": FULL, "53300": TOO_MANY, "55000": NO_STATE, "55P03": LOCKED,
+    "57014": CANCELLED, "57P01": ENDED, "57P02": ENDED, "57P03": STARTING, "57P05": ENDED, "58": SERVER_FILES,
 }  # fmt: skip
 #: By words of a failed connection, the most specific first. Names in quotation marks are removed before.
 _WORDS = (
@@ -144,7 +148,7 @@ def named(error: psycopg.Error) -> MessageQueueError:
         return InvalidInput(f"a value of this call cannot be stored: {error.diag.message_primary or error}")
     cause, detail = _cause(error), error.diag.message_primary
     if cause is not None:
-        return _copy(cause, f" (the server: {detail})" if cause is NO_RIGHTS else "")
+        return _copy(cause, f" (the server: {detail})" if cause in (NO_RIGHTS, NO_STATE) else "")
     return StoreCorrupt(f"PostgreSQL refuses what should be possible: {detail or type(error).__name__}")
 
 

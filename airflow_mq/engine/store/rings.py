@@ -49,8 +49,16 @@ class Rings(Repository):
         return bool(rows)
 
     def held_config(self, ring: int) -> Any:
-        """Return the settings of a ring, and keep other senders from adding queues until the transaction ends."""
+        """Return the settings of a ring, and keep others from changing them until the transaction ends."""
         return self.unit.only("hold_config", ring=ring)[0]
+
+    def hold_origins(self, ring: int) -> tuple[Any, bool]:
+        """Keep other senders from adding queues until the transaction ends.
+
+        Return the settings of the ring, and whether the transaction sees the queues that others added.
+        """
+        config, is_current, *_ = self.unit.only("hold_origins", ring=ring)
+        return config, bool(is_current)
 
     def change(self, ring: int, config: object) -> None:
         """Replace the settings of a ring."""

@@ -75,7 +75,7 @@ def test_two_changes_at_a_time_both_count(pg_queues: tuple[MessageQueue, Message
 @pytest.mark.concurrency
 @pytest.mark.postgres
 def test_a_share_waits_for_no_sender(pg_queues: tuple[MessageQueue, MessageQueue]) -> None:
-    """A sender that adds a queue to a bounded ring locks the settings of the ring, and a caller may commit much later."""
+    """A pause or the first high message locks the settings of the ring, and a caller may commit much later."""
     queue, other = pg_queues
     with queue.store.writing() as unit:
         unit.rings.held_config(queue.session.ring_id)

@@ -99,7 +99,7 @@ def test_ring_without_max_origins_reads_no_origins(make_queue: Any) -> None:
     seen: list[str] = []
     queue.store.probe = seen.append
     queue.enqueue_messages([(f"o{number}", b"1") for number in range(200)])
-    assert not {"known_origins", "hold_config"} & set(seen)
+    assert not {"known_origins", "hold_origins"} & set(seen)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "1", 1 << 31])

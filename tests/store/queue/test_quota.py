@@ -382,6 +382,36 @@ def test_senders_that_skip_checks_keep_the_quota(make_queue: Any) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("way", ["python", "sql", "sql with a small quota"])
+def test_checks_of_keyed_messages_read_few_rows(make_queue: Any, store_uri: str, way: str) -> None:
+    """A transaction that has claimed a key cannot write sums, so they are written before or after it."""
+    queue: MessageQueue = make_queue()
+    if store_uri.startswith("sqlite"):
+        pytest.skip("SQLite writes sums in any transaction, and has no functions to send by")
+    queue.admin.set_origin("a", quota="1GiB")
+    for number in range(300):
+        queue.enqueue_message("a", b"x", headers={"number": str(number)})
+    (one,) = fullness(queue, "a")
+    with queue.store.writing() as unit:
+        unit.connection.execute(f"DELETE FROM {queue.store.prefix}inbox_sum")  # type: ignore[attr-defined]
+    assert fullness(queue, "a")[0].uncut == 300
+    if way == "python":
+        for number in range(4):
+            queue.enqueue_message("a", b"x", key=str(number))
+    else:
+        queue.admin.set_origin("small", quota="1KiB")
+        with psycopg.connect(autocommit=True, **parse(store_uri).conninfo()) as connection:
+            names, key = (["a"], "k") if way == "sql" else (["a", "small"], None)
+            for number in range(4):
+                connection.execute(
+                    "SELECT airflow_mq.send_many('test', %s, array_fill('x'::bytea, %s), keys => %s)",
+                    (names, [len(names)], key and [f"{key}{number}"]),
+                )
+    (after,) = fullness(queue, "a")
+    assert after.uncut < 128 and after.stored == one.stored + 4
+
+
+@pytest.mark.postgres
 def test_a_sum_waits_for_open_transactions(make_queue: Any, store_uri: str) -> None:
     """Rows that commit after later ones were added up are counted, too."""
     queue: MessageQueue = make_queue()

@@ -19,7 +19,15 @@ from typing import Generic, TypeVar
 from typing_extensions import Unpack
 
 from ...rules.blob import Reference
-from ...rules.errors import AlreadyExecuted, Busy, InvalidInput, MessageQueueError, MessageTooLong, StoreCorrupt, StoreError
+from ...rules.errors import (
+    AlreadyExecuted,
+    Busy,
+    InvalidInput,
+    MessageQueueError,
+    MessageTooLong,
+    StoreCorrupt,
+    StoreError,
+)
 from ...rules.message import Attributes, Message
 from ...rules.outcome import DONE, Transferred
 from ...rules.priority import HIGH, book_name

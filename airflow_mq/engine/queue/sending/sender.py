@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 from ....observe import traces
 from ...rules.characters import shown
 from ...rules.config import HEADER_SIZE
-from ...rules.errors import BlobMissing, InvalidInput, KeyConflict, StoreError, TooManyOrigins
+from ...rules.errors import BlobMissing, Busy, InvalidInput, KeyConflict, StoreError, TooManyOrigins
 from ...rules.groups import head_of, ranges_of
 from ...rules.message import (
     PLAIN,
@@ -34,7 +34,7 @@ from ...rules.weight import Weight
 from ...store.rows import InboxRow
 from ...store.unit import Unit
 from ..context import delivery_at
-from ..quota import RoomForSent, send_within_quotas
+from ..quota import STEP, RoomForSent, send_within_quotas
 from ..session import RingSession
 from ..values import Delivery, Enqueued, When, instant
 from .inline import Inline, execute_inline
@@ -178,7 +178,13 @@ def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str])
     ring, wanted = session.ring_id, sorted(set(map(origin_of, origins)))
     if not _unknown(unit, ring, wanted):
         return
-    config = session.remember_config(unit.rings.held_config(ring))
+    held, is_current = unit.rings.hold_origins(ring)
+    if not is_current:
+        raise InvalidInput(
+            "invalid isolation level of the transaction: expected READ COMMITTED to send from a new origin to a ring "
+            "with max_origins or max_origins_per_group; otherwise it would not see the origins that others added"
+        )
+    config = session.remember_config(held)
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
         room = config.max_origins - _count(unit, ring, [(PAST_HIGH, PAST_ALL)], config.max_origins)
@@ -288,8 +294,11 @@ class Sender:
         return sent
 
     def committed(self, call: PackedCall) -> None:
-        """After the commit of a call, wake services, and call the listeners."""
+        """After the commit of a call, wake services, write sums for quotas, and call the listeners."""
         self.store.wake(self.ring_id)
+        if call.unsummed:
+            with suppress(Busy, StoreError), self.store.writing(at_once=True) as unit:
+                self.store.add_up(unit, self.ring_id, call.unsummed, STEP)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
             with suppress(StoreError):
@@ -326,10 +335,10 @@ class Sender:
 
     def _send_rows(self, unit: Unit, call: PackedCall, refused: Collection[int], *, at_once: bool) -> None:
         session, rows, sizes = self.session, call.rows(refused), call.sizes(refused) if self.session.has_quotas else {}
-        if session.has_quota(sizes, unit):
-            send_within_quotas(session, unit, rows, sizes, call.due, at_once=at_once)
-        else:
+        if not session.has_quota(sizes, unit):
             self.store.send(unit, self.ring_id, rows, call.due)
+        elif send_within_quotas(session, unit, rows, sizes, call.due, at_once=at_once) and (call.keys or call.blobs):
+            call.unsummed = list(sizes)
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: SendTerms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""

@@ -40,13 +40,23 @@ WHERE CAST(:name AS text) IS NULL OR r.name = :name
 ORDER BY r.name
 
 -- name: hold_config
--- Return the settings of a ring for a sender that may add a queue to a ring with an origin limit.
--- The writing transaction is the only one, so the settings stay current.
+-- Return the settings of a ring. The writing transaction is the only one, so the settings stay current.
 SELECT r.config FROM {s}ring r WHERE r.id = :ring
 
 -- name: hold_config (postgres)
--- Lock the ring's row: senders that add queues wait for each other.
+-- Lock the ring's row: the settings stay current, and processes that add up charges wait for each other.
 SELECT r.config FROM {s}ring r WHERE r.id = :ring FOR NO KEY UPDATE
+
+-- name: hold_origins
+-- Return the settings of a ring for a sender that may add a queue to a ring with an origin limit, and whether the next
+-- statement sees the queues that others added. The writing transaction is the only one.
+SELECT r.config, true FROM {s}ring r WHERE r.id = :ring
+
+-- name: hold_origins (postgres)
+-- Senders that add queues wait for each other. Nothing else waits for them, so they lock no row.
+SELECT r.config, left(current_setting('transaction_isolation'), 4) = 'read',
+       CAST(pg_advisory_xact_lock(CAST(CAST('{s}ring'::regclass AS oid) AS integer), r.id) AS text)
+FROM {s}ring r WHERE r.id = :ring
 
 -- name: insert_ring
 -- Create a ring and return its id; return no row if the name exists.

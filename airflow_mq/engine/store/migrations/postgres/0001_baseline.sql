@@ -74,6 +74,8 @@ CREATE TABLE {s}inbox (
 ALTER TABLE {s}inbox ALTER COLUMN heap SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX inbox_by_origin ON {s}inbox (ring, origin, id);
 CREATE INDEX inbox_by_id ON {s}inbox (ring, id);
+-- Without a replica identity, no row could be deleted while a publication contains the table.
+ALTER TABLE {s}inbox REPLICA IDENTITY USING INDEX inbox_by_origin;
 
 -- Rows that join their queue later: sent with a due time, or waiting aside for another try.
 CREATE TABLE {s}delayed (
@@ -534,7 +536,7 @@ END
 $$;
 
 -- Names of queues with stored messages in a range, at most `most`.
-CREATE FUNCTION {s}stored_origins(ring_id smallint, low text, below text, most integer) RETURNS SETOF text
+CREATE FUNCTION {s}stored_origins(ring_id smallint, low text, below text, most bigint) RETURNS SETOF text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     (SELECT b.origin FROM {s}book b
      WHERE b.ring = ring_id AND b.origin >= low AND b.origin < below AND (b.pages > 0 OR b.ticket IS NOT NULL)
@@ -575,16 +577,22 @@ DECLARE
     config jsonb;
     fresh text[];
     stored bigint;
-    most integer;
+    most bigint;
     part record;
 BEGIN
     IF NOT EXISTS (SELECT FROM {s}new_origins(ring_id, origins)) THEN
         RETURN;
     END IF;
+    IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
+            'invalid isolation level %L: expected read committed to send from a new origin to a ring with max_origins or '
+            'max_origins_per_group', current_setting('transaction_isolation'));
+    END IF;
     -- Senders that add queues wait for each other, so that together they keep the limit.
-    SELECT r.config INTO config FROM {s}ring r WHERE r.id = ring_id FOR NO KEY UPDATE;
+    PERFORM pg_advisory_xact_lock('{s}ring'::regclass::oid::integer, ring_id);
+    SELECT r.config INTO config FROM {s}ring r WHERE r.id = ring_id;
     fresh := ARRAY(SELECT {s}new_origins(ring_id, origins));
-    most := (config ->> 'max_origins')::integer;
+    most := (config ->> 'max_origins')::bigint;
     IF most IS NOT NULL THEN
         SELECT count(DISTINCT ltrim(o, E'\x01')) INTO stored FROM (
             SELECT {s}stored_origins(ring_id, E'\x01', E'\x02', most + 1) AS o
@@ -598,7 +606,7 @@ BEGIN
                 HINT = 'Drain or remove an origin, or raise max_origins. Nothing of this call was stored.';
         END IF;
     END IF;
-    most := (config ->> 'max_origins_per_group')::integer;
+    most := (config ->> 'max_origins_per_group')::bigint;
     IF most IS NOT NULL THEN
         FOR part IN SELECT split_part(o, '/', 1) AS name, array_agg(o ORDER BY o COLLATE "C") AS members
                     FROM unnest(fresh) o GROUP BY 1 ORDER BY 1 LOOP
@@ -777,25 +785,28 @@ BEGIN
 END
 $$;
 
--- Raise an error if these messages would be too many for a queue or a group. Only callers that may read the tables see
--- how much others have stored.
+-- Raise an error if these messages would be too many for a queue or a group. In a ring with paths, what must drain would
+-- reveal how much others have stored: only callers that may read the tables see it.
 CREATE FUNCTION {s}check_quota(ring_id smallint, names text[], sizes bigint[], is_reader boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     f record;
 BEGIN
-    SELECT * INTO f FROM {s}fullness(ring_id, names, sizes) q
+    SELECT q.*, max(q.uncut) OVER () AS most_uncut, coalesce((r.config ->> 'paths')::boolean, false) AS has_paths INTO f
+    FROM {s}ring r, {s}fullness(ring_id, names, sizes) q WHERE r.id = ring_id
     ORDER BY q.stored + q.coming - q.quota DESC, q.path LIMIT 1;
-    IF f.uncut > 128 THEN
+    IF f.most_uncut > 128 THEN
         PERFORM {s}add_up(ring_id, names, 64);
     END IF;
-    IF f.stored + f.coming > f.quota THEN
+    IF f.coming > 0 AND f.stored + f.coming > f.quota THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ107', MESSAGE = CASE WHEN f.coming > f.quota THEN format(
             'call of %s bytes too large for the quota of %L: expected at most %s bytes', f.coming, f.path, f.quota)
+            WHEN is_reader THEN format('queue %L is full: %s bytes must drain before this call of %s bytes (quota=%s, '
+                'stored=%s)', f.path, f.stored + f.coming - f.quota, f.coming, f.quota, f.stored)
+            WHEN f.has_paths THEN format('queue %L is full: it has no room for this call of %s bytes', f.path, f.coming)
             ELSE format('queue %L is full: %s bytes must drain before this call of %s bytes', f.path,
-                        f.stored + f.coming - f.quota, f.coming)
-                 || CASE WHEN is_reader THEN format(' (quota=%s, stored=%s)', f.quota, f.stored) ELSE '' END END,
+                f.stored + f.coming - f.quota, f.coming) END,
             HINT = CASE WHEN f.coming > f.quota THEN 'Send less' ELSE 'Retry later' END || ', or raise the quota.';
     END IF;
 END
@@ -842,6 +853,7 @@ DECLARE
     own jsonb;
     mark text := CASE store_messages.priority WHEN 'high' THEN E'\x01' ELSE '' END;
     moment bigint;
+    limits_bytes boolean;
     given record;
     stored bytea;
     size integer;
@@ -900,10 +912,14 @@ BEGIN
         IF expires NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
             RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid expires: expected a time before the year 9999';
         END IF;
-        shared := shared || jsonb_build_object('expires', trunc(extract(epoch FROM expires) * 1000000)::bigint);
+        -- 0 stands for no expiry.
+        shared := shared || jsonb_build_object('expires', coalesce(
+            nullif(trunc(extract(epoch FROM expires) * 1000000)::bigint, 0), 1));
     END IF;
     IF not_before NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid not_before: expected a time before the year 9999';
+    ELSIF expires <= not_before THEN
+        RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid expires: expected a time after not_before';
     END IF;
 
     -- Check each message, and assign it to an inbox row: a page's worth of messages of one origin with the same
@@ -954,6 +970,13 @@ BEGIN
         parts[given.place] := part;
     END LOOP;
 
+    -- A transaction that has claimed keys cannot write sums for quotas. A call of no bytes fits.
+    limits_bytes := EXISTS (SELECT FROM {s}setting t WHERE t.ring = ring_id AND t.quota IS NOT NULL);
+    IF limits_bytes AND keys IS NOT NULL THEN
+        PERFORM {s}check_quota(ring_id, array_agg(mark || o), array_agg(0::bigint), is_writer)
+        FROM (SELECT DISTINCT o FROM unnest(origins) o) d;
+    END IF;
+
     -- Keys, in an order that is the same for all senders.
     moment := trunc(extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     FOR given IN
@@ -985,7 +1008,7 @@ BEGIN
             is_writer);
     END IF;
 
-    IF EXISTS (SELECT FROM {s}setting t WHERE t.ring = ring_id AND t.quota IS NOT NULL) THEN
+    IF limits_bytes THEN
         PERFORM {s}check_quota(ring_id, array_agg(m.name), array_agg(m.size), is_writer) FROM (
             -- Messages of one row share its attributes.
             SELECT mark || u.origin AS name, sum(octet_length(u.payload) + CASE
