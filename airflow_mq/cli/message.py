@@ -133,7 +133,7 @@ def _latest(queue: MessageQueue, origin: str | None, name: str | None) -> Iterat
 
 
 def _line(event: Event, at: datetime | None) -> str:
-    parts = [str(event.seq), "" if at is None else shown(at), event.name, str(event.address)]
+    parts = [str(event.seq), "" if at is None else shown(at), event.name, *[str(event.address)] * bool(event.origin)]
     if event.weight is not None:
         parts.append(f"weight={event.weight}")
     if event.success is False:
@@ -213,23 +213,24 @@ def next_message(session: Session, args: Namespace) -> bool:
     return True
 
 
-@command(_TOKENS, example='$ message complete "$TOKEN"')
+@command(_TOKENS, example='$ message complete "$TOKEN"', rest="token")
 def complete(session: Session, args: Namespace) -> None:
-    """Mark leased messages as processed."""
+    """Mark leased messages as processed.
+
+    All or none.
+    """
     with session.queue(_ring_of(args.token)) as queue:
         _report(session, "completed", queue.leases.complete(args.token))
 
 
-@command(_TOKENS, example='$ message give-back "$TOKEN"')
+@command(_TOKENS, example='$ message give-back "$TOKEN"', rest="token")
 def give_back(session: Session, args: Namespace) -> None:
     """Return leased messages to their places in the queue.
 
-    Counts as an attempt.
+    All or none; each counts as an attempt.
     """
     with session.queue(_ring_of(args.token)) as queue:
-        for token in args.token:
-            queue.leases.token(token).give_back()
-    _report(session, "given back", len(args.token))
+        _report(session, "given back", queue.leases.give_back(args.token))
 
 
 @command(

@@ -21,7 +21,7 @@ from .blocks.settlement import GONE
 from .inspect.queues import footprint, footprints
 from .sending.commands import Commands
 from .session import RingSession
-from .tokens import GivenTokens, ReferenceToken, address_of, complete_all, read_tokens
+from .tokens import GivenTokens, ReferenceToken, address_of, complete_all, end_all, read_tokens
 from .values import Enqueued, moment
 
 #: Footprints that one snapshot adds up.
@@ -189,6 +189,12 @@ class Leases:
         """Complete the messages of tokens, all or none, in a transaction of its own; return their number."""
         mine = read_tokens(self.session, tokens)
         complete_all(self.session, mine, outcome)
+        return len(mine)
+
+    def give_back(self, tokens: GivenTokens) -> int:
+        """Return messages to their places, all or none; each counts as an attempt. Return their number."""
+        mine = read_tokens(self.session, tokens)
+        end_all(self.session, mine, None)
         return len(mine)
 
     def transfer(

@@ -68,10 +68,7 @@ class ReferenceToken:
 
     def give_back(self) -> None:
         """Return the message to its place, unprocessed; that counts as an attempt."""
-        session = self._bound
-        with session.store.reading() as unit:
-            self._refuse_lost(unit, "give back")
-        session.settler.end(bytes.fromhex(self.secret), RELEASED)
+        end_all(self._bound, [self], None)
 
     def complete(self, outcome: Outcome = DONE) -> None:
         """Complete the message with this outcome, in a transaction of its own.
@@ -97,9 +94,7 @@ class ReferenceToken:
 
     def _refuse_lost(self, unit: Unit, action: str) -> None:
         ring, secret = self._bound.ring_id, bytes.fromhex(self.secret)
-        row = unit.blocks.by_token(ring, secret)
-        if row is None:
-            raise UnknownBlock(f"unknown token: not in ring {self.ring!r} (completed, expired, or from another ring)")
+        row = _row_of(unit, ring, self)
         if row.state != PLANNED or row.deadline <= unit.now():
             raise refusal(unit, ring, secret, action)
         if only_address(unit, row) != self.address:
@@ -123,39 +118,50 @@ def read_tokens(session: RingSession, given: GivenTokens) -> list[ReferenceToken
             raise InvalidInput(f"token of ring {read.ring[:80]!r}: expected a token of ring {ring!r}; open that ring")
         found.append(replace(read, _session=session))
     if len({token.secret for token in found}) < len(found):
-        raise InvalidInput("duplicate token: a message is completed once; remove the duplicate")
+        raise InvalidInput("duplicate token: each message is named once; remove the duplicate")
     return found
 
 
 def complete_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Outcome) -> None:
     """Complete the messages of tokens, all or none, in a transaction of its own."""
-    session.refuse_nested()
     config = session.config
-    checked = check_outcome(outcome, config.max_message_len, most_headers=config.max_headers)
+    end_all(session, tokens, check_outcome(outcome, config.max_message_len, most_headers=config.max_headers))
+
+
+def end_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Outcome | None) -> None:
+    """Like `complete_all`, with a checked outcome; without one, return the messages to their places."""
+    session.refuse_nested()
     with session.store.writing() as unit:
         for token in tokens:
-            complete_in(unit, session.ring_id, token, checked)
+            complete_in(unit, session.ring_id, token, outcome)
     for token in tokens:
         # If the ring is in use, the next plan, view or housekeeping settles the message.
         with suppress(*GONE):
             session.settler.end(bytes.fromhex(token.secret), RELEASED, dead=True, wait=False)
 
 
-def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome) -> None:
-    """Report on the message of a token within a transaction, and refuse every later report.
+def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome | None) -> None:
+    """Report on the message of a token within a transaction, if there is an outcome, and refuse every later report.
 
     From the commit on, the block behind the token is past its deadline: the next plan, view or housekeeping settles it.
     """
     secret, address = bytes.fromhex(token.secret), token.address
-    report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
-    now = unit.now()
+    row, now, is_live = _row_of(unit, ring, token), unit.now(), True
+    if outcome is not None:
+        report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
+        is_live = unit.blocks.report(ring, secret, codec.pack_report([report], b""), now)
     # Of two that report at the same time, one closes the block.
-    is_live = unit.blocks.report(ring, secret, codec.pack_report([report], b""), now)
     if not (is_live and unit.blocks.close(ring, secret, now)):
-        raise refusal(unit, ring, secret, "complete a message of")
-    row = unit.blocks.by_token(ring, secret)
-    if row is None or only_address(unit, row) != address:
+        raise refusal(unit, ring, secret, f"{'complete' if outcome else 'give back'} a message of")
+    if only_address(unit, row) != address:
         raise InvalidInput(f"changed token: it is not that of message {address}; use the token as the view returned it")
+
+
+def _row_of(unit: Unit, ring: int, token: ReferenceToken) -> BlockRow:
+    row = unit.blocks.by_token(ring, bytes.fromhex(token.secret))
+    if row is None:
+        raise UnknownBlock(f"unknown token: not in ring {token.ring!r} (completed, expired, or from another ring)")
+    return row
 
 
 def only_address(unit: Unit, row: BlockRow) -> Address | None:

@@ -365,7 +365,7 @@ def test_ends_are_applied_in_their_order_and_once(pair: tuple[MessageQueue, Mess
 def test_a_block_of_a_token_that_a_transaction_completes_does_not_hold_the_ring(
     store_uri: str,
 ) -> None:
-    """Giving it back raises at once, and so does settling its block; others use the ring meanwhile."""
+    """Settling its block raises at once, and so does releasing it; others use the ring meanwhile."""
     ring_at(store_uri)
     with MessageQueue(store_uri, "small") as queue, MessageQueue(store_uri, "small", busy_timeout=300) as other:
         _use_beside_a_completing_transaction(queue, other)
@@ -390,7 +390,6 @@ def _use_beside_a_completing_transaction(queue: MessageQueue, other: MessageQueu
 
         with ThreadPoolExecutor(1) as threads:
             for act in (
-                lambda: other.leases.token(str(token)).give_back(),
                 lambda: other.blocks.settle(token.secret),
                 lambda: other.blocks.release(token.secret),
             ):

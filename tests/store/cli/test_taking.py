@@ -25,6 +25,21 @@ def test_a_message_is_given_back(mq: Terminal, queue: MessageQueue) -> None:
     assert mq.json("message", "next")["payload"] == "one"
 
 
+def test_messages_are_given_back_all_or_none(mq: Terminal, queue: MessageQueue) -> None:
+    mq("enqueue", "acme", "one")
+    mq("enqueue", "birch", "two")
+    one, two = (mq.json("message", "next")["token"] for _ in range(2))
+    unknown = f"default/{'0' * 32}/a:0:0"
+    assert "unknown token" in mq("message", "give-back", one, two, unknown, code=3).err
+    assert "each message is named once" in mq("message", "give-back", one, one, code=2).err
+    assert "nothing to take" in mq("message", "next", code=1).out
+    # Tokens may follow an option, too.
+    assert mq("message", "give-back", one, "--json", two).json == {"given_back": 2}
+    assert "it was completed or given back; it is too late" in mq("message", "complete", one, code=3).err
+    assert [mq.json("message", "next")["payload"] for _ in range(2)] == ["one", "two"]
+    assert queue.check() == []
+
+
 def test_a_message_is_handed_on(mq: Terminal, queue: MessageQueue) -> None:
     mq("ring", "create", "later")
     mq("enqueue", "acme", "one")
@@ -44,4 +59,4 @@ def test_what_makes_no_sense(mq: Terminal, queue: MessageQueue) -> None:
         assert mq("message", *words, code=2).err.startswith("error")
     one, other = f"default/{'0' * 32}/a:0:0", f"other/{'0' * 32}/a:0:0"
     assert "one ring at a time" in mq("message", "complete", one, other, code=2).err
-    assert "Unknown block" in mq("message", "complete", one, code=3).err
+    assert "unknown token" in mq("message", "complete", one, code=3).err

@@ -184,7 +184,9 @@ def test_complete_commits_and_rolls_back_with_the_callers_rows(queue: MessageQue
     assert payloads(queue, "a") == [b"1"] and tokens[0].fetch() == b"1"
     caller.run("INSERT INTO business VALUES ('kept')")
     queue.commands(caller.connection).complete(map(str, tokens)).execute()
-    with pytest.raises(TokenRefused, match=r"block \d+ is past its deadline: it was completed; it is too late"):
+    with pytest.raises(
+        TokenRefused, match=r"block \d+ is past its deadline: it was completed or given back; it is too late"
+    ):
         queue.commands(caller.connection).complete(tokens[0]).execute()
     caller.commit()
     assert queue.footprint("a").count == 0 and queue.inspect.peek("a")[0].state == "reported"

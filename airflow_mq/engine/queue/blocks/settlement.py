@@ -327,7 +327,8 @@ def refusal(unit: Unit, ring: int, token: bytes, what: str) -> Exception:
 
 def _fate(row: BlockRow) -> str:
     """Return how a block ended, or that its lease has run out."""
-    ran_out = f"its lease ran out at {moment(row.deadline):%H:%M:%S} UTC" if row.deadline else "it was completed"
+    ended = "it was completed or given back"
+    ran_out = f"its lease ran out at {moment(row.deadline):%H:%M:%S} UTC" if row.deadline else ended
     if row.state == PLANNED:
         return f"block {row.number} is past its deadline: {ran_out}"
     late = row.state == RELEASED and row.ended_at is not None and row.ended_at >= row.deadline
