@@ -116,19 +116,22 @@ def fit_weigher(session: Session, args: Namespace) -> bool:
     if whole is None or applied:
         session.out.remark("stored the fitted weigher in the ring" if applied else "nothing was changed")
         return applied
-    drift = _drift(whole, weigher) or 0.0
-    if abs(drift) > MOST_DRIFT:
-        session.out.warn(
-            f"messages used {abs(drift):.0%} {'more' if drift > 0 else 'less'} time than the ring's weigher predicts; "
-            "`airflow-mq admin fit-weigher --apply` replaces it by the fitted one"
+    drift = _drift(whole, weigher)
+    if drift is not None and abs(drift) <= MOST_DRIFT:
+        return True
+    apart = "messages used time, and the ring's weigher predicts none"
+    if drift is not None:
+        apart = (
+            f"messages used {abs(drift):.0%} {'more' if drift > 0 else 'less'} time than the ring's weigher predicts"
         )
-    return abs(drift) <= MOST_DRIFT
+    session.out.warn(f"{apart}; `airflow-mq admin fit-weigher --apply` replaces it by the fitted one")
+    return False
 
 
 def _drift(fit: Fit, weigher: LinearWeigher) -> float | None:
-    """Return by which part messages used more time than a weigher predicts: 0.3 is 30 % more."""
+    """Return by which part messages used more time than a weigher predicts (0.3 is 30 %); None if it predicts none."""
     predicted = weigher.base.time * fit.count + weigher.per_byte.time * fit.sums["length"] / PER
-    return fit.sums["time"] / predicted - 1 if predicted else None
+    return fit.sums["time"] / predicted - 1 if predicted else None if fit.sums["time"] else 0.0
 
 
 def _fit_fields(fit: Fit, weigher: LinearWeigher) -> dict[str, object]:

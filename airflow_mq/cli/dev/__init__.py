@@ -93,6 +93,11 @@ def demo(session: Session, args: Namespace) -> bool:
     if session.store or session.conn_id or session.ring:
         raise UsageError("the demo creates its own store: omit --store, --conn-id and --ring")
     _require(*EXAMPLE)
+    if args.summary:
+        try:
+            Path(args.summary).touch(mode=0o600)
+        except OSError as error:
+            raise UsageError(f"{args.summary!r} cannot be written: {error.strerror}") from None
     from ...examples import orders
     from ...testing.loopback import free_port
 

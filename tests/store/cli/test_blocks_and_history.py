@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from airflow_mq import Block, Done, MessageQueue, Weight
+from airflow_mq import Block, Done, LinearWeigher, MessageQueue, Weight
+from airflow_mq.engine.rules.events import EventRun, Fate
 from tests.store.cli.conftest import Terminal
 
 
@@ -172,3 +173,19 @@ def test_weights_are_fitted_and_stored(mq: Terminal, queue: MessageQueue) -> Non
     assert "stored the fitted weigher in the ring" in mq("admin", "fit-weigher", "--apply").out
     assert mq.json("ring", "show")["config"]["weigher"] == fitted["together"]["weigher"]
     assert mq("admin", "fit-weigher").err == ""
+
+
+def test_a_weigher_that_predicts_no_time_is_not_fit(mq: Terminal, queue: MessageQueue) -> None:
+    queue.admin.change_ring(weigher=LinearWeigher(Weight(0, 8)))
+    settle(queue, planned(mq, queue), Weight(100, 8))
+    printed = mq("admin", "fit-weigher", code=1)
+    assert "messages used time, and the ring's weigher predicts none; `airflow-mq admin fit" in printed.err
+    assert mq.json("admin", "fit-weigher", code=1)["together"]["drift"] is None
+
+
+def test_the_event_of_a_closed_day_has_no_address(mq: Terminal, queue: MessageQueue) -> None:
+    with queue.store.writing() as unit:
+        day = EventRun(Fate.DAY_CLOSED, "", 0, 0, [b"h" * 32], [], "2026-11-27, 4 leaves")
+        unit.events.save(queue.session.ring_id, [day], unit.now())
+    line = mq("message", "events", "--name", "DayClosed").out
+    assert "DayClosed  2026-11-27, 4 leaves" in line and ":0:0" not in line

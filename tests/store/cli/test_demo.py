@@ -45,6 +45,17 @@ def test_the_number_of_files_is_a_positive_number(mq: Terminal, number: str) -> 
     assert "--loud" in mq("demo", f"--loud={number}", code=2).err
 
 
+def test_a_summary_that_cannot_be_written_is_an_error_before_the_demo_starts(
+    mq: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "_run", lambda *_: pytest.fail("it started"))
+    file = tmp_path / "missing" / "summary.json"
+
+    printed = mq("demo", "--leave", "--summary", str(file), code=2).err
+
+    assert f"'{file}' cannot be written: No such file or directory" in printed
+
+
 def test_the_wheel_contains_the_dags_of_the_demo() -> None:
     tomllib = pytest.importorskip("tomllib")
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())
