@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from airflow_mq import Weight, Yield
+from airflow_mq.engine.rules.events import EventRun, Fate
 from airflow_mq.engine.rules.weight import total_weight
 from airflow_mq.testing.scratch import assert_sound
 from airflow_mq.words import weight
@@ -225,6 +226,96 @@ def test_a_payload_is_text_and_nothing_else(seen: Seen) -> None:
     assert seen.page.title() not in ("1", "2")
 
 
+def test_an_external_payload_is_named_with_the_command_that_reads_it(seen: Seen, world: World) -> None:
+    world.make_ring("page-external", heap_size=200)
+    with world.queue("page-external") as queue:
+        queue.payloads.enqueue("acme", b"x" * 5_000)
+        (message,) = queue.inspect.peek("acme")
+    shown = seen.open("queue", "page-external", origin="acme", priority="regular")
+    shown.get_by_role("button", name=re.compile("^Read")).click()
+    expect(shown.get_by_text("Its payload is stored outside the pages. To read it, run:")).to_be_visible()
+    command = f"airflow-mq payload get {message.payload.hash.hex()} --output payload"
+    expect(shown.get_by_role("button", name=f"Copy {command}")).to_be_visible()
+    for wrong in ("Not UTF-8 text", "The first 0 B"):
+        expect(shown.get_by_text(wrong)).to_have_count(0)
+    assert_accessible(seen.page, "an external payload")
+
+
+def test_queues_of_both_priorities_have_rows_of_their_own(seen: Seen) -> None:
+    """React takes rows of one key for the same row."""
+
+    def both(origins: list[tuple[str, str]], one: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{**one, "origin": origin, "priority": priority} for origin, priority in origins]
+
+    acme, birch = [("acme", "regular"), ("acme", "high")], [("birch", "regular"), ("acme", "regular")]
+
+    def plant_blocks(route: Route) -> None:
+        told = route.fetch().json()
+        for row, origins in zip(told["rows"], (acme, birch)):
+            row["by_queue"] = both(origins, {"messages": 1, "weight": {"time": 1, "size": 1}})
+        route.fulfill(json=told)
+
+    seen.page.route("**/blocks?*", plant_blocks)
+    shown = seen.open("blocks")
+    names = shown.get_by_role("table", name=re.compile("^Queues of block")).get_by_role("rowheader")
+    picks = shown.get_by_role("table", name="Blocks", exact=True).get_by_role("rowheader").get_by_role("button")
+    picks.nth(0).click()
+    expect(names).to_have_text(["acme", "acmehigh priority"])
+    picks.nth(1).click()
+    expect(names).to_have_text(["birch", "acme"])
+
+    def plant_left_out(route: Route) -> None:
+        told = route.fetch().json()
+        asked = route.request.post_data_json["blocks"]
+        for block in told["blocks"]:
+            one = {**block["by_queue"][0], "reason": "paused", "needs": None}
+            block |= {"left_out": both(acme if asked == 5 else birch, one), "left_out_queues": 2}
+        route.fulfill(json=told)
+
+    seen.page.route("**/dry-run", plant_left_out)
+    shown = seen.open("next")
+    shown.get_by_text("get nothing of it").click()
+    left_out = shown.locator("details").get_by_role("listitem")
+    expect(left_out).to_have_text(["acme: paused", "acme (high): paused"])
+    shown.get_by_label(re.compile("^Blocks")).press("ArrowLeft")
+    expect(left_out).to_have_text(["birch: paused", "acme: paused"])
+
+
+def test_a_closed_day_is_an_event_without_a_message(seen: Seen, world: World) -> None:
+    with world.queue(RING) as queue, queue.store.writing() as unit:
+        day = EventRun(Fate.DAY_CLOSED, "", 0, 0, [b"h" * 32], [], "2026-11-27, 4 leaves")
+        unit.events.save(queue.session.ring_id, [day], unit.now())
+    shown = seen.open("events")
+    shown.get_by_label("Kind of event").select_option("Day closed")
+    row = shown.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row.locator("td[data-name=Event]")).to_have_text("Day closed")
+    expect(row.locator("td[data-name=Message]")).to_have_text("\u2013")
+    expect(row.get_by_role("link")).to_have_count(0)
+
+
+def test_outer_blanks_of_an_origin_count(seen: Seen, world: World) -> None:
+    world.make_ring("page-blank", service_weight=LIMIT)
+    with world.queue("page-blank") as queue:
+        queue.enqueue_messages([(" acme ", b"1"), ("acme", b"2")])
+        queue.service_queues(lambda delivery: None)
+    shown = seen.open("events", "page-blank")
+    expect(shown.locator("tbody tr")).to_have_count(2)
+    with seen.page.expect_request("**/events?*origin=*") as asked:
+        shown.get_by_label("Origin, exactly").fill(" acme ")
+    assert "origin=+acme+" in asked.value.url
+    expect(shown.locator("tbody tr")).to_have_count(1)
+    shown = seen.open("usage", "page-blank")
+    shown.get_by_label("Only this origin and all below it").fill(" acme ")
+    expect(shown.get_by_text("1 in all.", exact=True)).to_be_visible()
+    # Without a first day, all days count.
+    since = shown.get_by_label("From")
+    with seen.page.expect_request("**/usage?*since=1970-01-01*"):
+        since.fill("")
+    expect(since).to_have_value("")
+    expect(shown.get_by_text("1 in all.", exact=True)).to_be_visible()
+
+
 def add_job(world: World, run: str, task: str, index: int, id_: str, url: str) -> None:
     """Leave behind the XComs of a Spark job's task."""
     left = {"key": "spark_job", "value": {"id": id_, "url": url}, "map_index": index}
@@ -434,6 +525,32 @@ def test_a_failed_queue_is_tried_again_at_once(seen: Seen, world: World) -> None
         seen.confirm("Resume")
         expect(shown.get_by_role("button", name="Retry now")).to_have_count(0)
         assert queue.blocks.plan().messages == 1
+
+
+def test_paused_origins_are_read_only_while_they_are_shown(seen: Seen) -> None:
+    asked: list[str] = []
+    seen.page.on("request", lambda request: asked.append(request.url))
+    shown = seen.open("queues")
+    expect(seen.row("dune")).to_be_visible()
+    assert not [one for one in asked if one.endswith("/paused")]
+    seen.page.route("**/paused", lambda route: route.fulfill(status=503, json={"detail": "too slow"}))
+    shown = seen.open("queues", paused="shown")
+    expect(shown.get_by_role("region", name="Paused origins").get_by_role("alert")).to_have_text("too slow")
+    seen.wrong.clear()  # the browser itself logged the refused request
+
+
+def test_a_turn_is_unknown_after_a_forecast_has_failed(seen: Seen, world: World) -> None:
+    world.make_ring("page-turns", service_weight=LIMIT)
+    with world.queue("page-turns") as queue:
+        queue.enqueue_messages("acme", [b"{}"] * 3)
+        queue.blocks.release(queue.blocks.plan())
+        seen.open("queues", "page-turns")
+        turn = seen.row("acme").locator("td[data-name='Next turn']")
+        expect(turn).to_have_text("next block")
+        seen.page.route("**/dry-run", lambda route: route.fulfill(status=503, json={"detail": "too slow"}))
+        queue.blocks.release(queue.blocks.plan())
+    expect(turn).to_have_text("\u2013")
+    seen.wrong.clear()  # the browser itself logged the refused requests
 
 
 def test_what_is_paused_and_empty_is_resumed_all_the_same(seen: Seen, world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from airflow_mq import Weight
 from tests.live.conftest import World
@@ -138,6 +138,28 @@ def test_a_dialog_holds_the_keyboard_and_gives_it_back(seen: Seen, world: World)
     with world.queue(RING) as queue:
         assert [one.reason for one in queue.admin.paused()] == ["by keyboard alone"]
         queue.admin.resume("birch")
+
+
+def test_a_dialog_stays_until_it_shows_what_went_wrong(seen: Seen) -> None:
+    shown = seen.open("queue", RING, origin="birch", priority="regular")
+    held: list[Route] = []
+    seen.page.route("**/pause", lambda route: held.append(route))
+    shown.get_by_role("button", name="Pause").click()
+    dialog = seen.page.get_by_role("dialog", name="Pause birch")
+    dialog.get_by_label("Reason").fill("it sent rubbish")
+    seen.page.keyboard.press("Enter")
+    expect(dialog.get_by_role("button", name="Working…")).to_be_visible()
+    # Chromium lets no page prevent a second Escape in a row.
+    seen.page.keyboard.press("Escape")
+    seen.page.keyboard.press("Escape")
+    dialog.get_by_role("button", name="Cancel").click(force=True)
+    while not held:
+        seen.page.wait_for_timeout(50)
+    held[0].fulfill(status=503, json={"detail": "too many concurrent requests"})
+    expect(dialog.get_by_role("alert")).to_have_text("too many concurrent requests")
+    seen.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    seen.wrong.clear()  # the browser itself logged the refused request
 
 
 def test_a_dialog_opens_again_right_after_it_was_closed(seen: Seen) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Route, expect
@@ -154,24 +155,14 @@ def test_a_list_that_is_being_read_is_read_again_after_an_action(seen: Seen, wor
     requeue = shown.get_by_role("button", name="Requeue all with this error…: KeyError")
     expect(requeue).to_be_visible()
     # The list is read, and its response comes after the action.
-    held: list[Route] = []
-
-    def hold_the_first(route: Route) -> None:
-        if held:
-            route.continue_()
-        else:
-            held.append(route)
-
-    seen.page.route("**/set-aside?limit=*", hold_the_first)
-    while not held:
-        seen.page.wait_for_timeout(100)
-    before = held[0].fetch()
+    held = hold_first(seen, "**/set-aside?limit=*")
+    before = held().fetch()
     # From now on, the page reads nothing by the clock.
     seen.page.evaluate("window.setTimeout = () => 0")
     requeue.click()
     seen.confirm("Requeue 1 message", reason="the processor is fixed")
     expect(shown.get_by_text("1 message requeued.")).to_be_visible()
-    held[0].fulfill(response=before)
+    held().fulfill(response=before)
     expect(requeue).to_have_count(0)
 
 
@@ -208,6 +199,87 @@ def labels(shown: Locator) -> list[str]:
         "all => all.map(one => `${one.getAttribute('aria-label')} ${one.getAttribute('title')} ${one.textContent}`)"
     )
     return found
+
+
+def test_a_new_filter_is_not_answered_by_old_rows(seen: Seen, world: World) -> None:
+    world.make_ring("page-filtered", service_weight=Weight(50, 50_000))
+    with world.queue("page-filtered") as queue:
+        queue.enqueue_messages("archive", [b"{}"] * HEAVY, weight=Weight(500, 10))
+        queue.blocks.settle(queue.blocks.plan())
+    shown = seen.open("set-aside", "page-filtered")
+    everything = shown.get_by_role("button", name="Requeue all 60")
+    expect(everything).to_be_visible()
+    held = hold_first(seen, "**/set-aside?*reason=attempts*")
+    shown.get_by_label("Reason").select_option("attempts")
+    expect(everything).to_have_count(0)
+    expect(shown.get_by_role("heading", name="No message is set aside")).to_have_count(0)
+    held().continue_()
+    expect(shown.get_by_role("heading", name="No message is set aside for this reason")).to_be_visible()
+    # Nor is an empty answer that of the next search.
+    shown = seen.open("queues", RING, search="no-such")
+    expect(shown.get_by_role("heading", name="No origin contains “no-such”")).to_be_visible()
+    held = hold_first(seen, "**/queues?*search=tenant-0*")
+    shown.get_by_label("Search queues by their origin").fill("tenant-0")
+    held()
+    expect(shown.get_by_role("heading", name="No origin contains")).to_have_count(0)
+    held().continue_()
+    expect(shown.get_by_role("table", name="Queues")).to_be_visible()
+    # A sorted table stays, and with it the focus.
+    held = hold_first(seen, "**/queues?*sort=origin*")
+    sort = shown.get_by_role("columnheader", name="Queue").get_by_role("button")
+    sort.press("Enter")
+    held()
+    expect(sort).to_be_focused()
+    held().continue_()
+    expect(shown.locator("[aria-busy=true]")).to_have_count(0)
+    expect(sort).to_be_focused()
+    for name, order in {"Queue": "ascending", "Messages": "descending"}.items():
+        header = shown.get_by_role("columnheader", name=name)
+        header.get_by_role("button").press("Enter")
+        expect(header).to_have_attribute("aria-sort", order)
+
+
+def hold_first(seen: Seen, pattern: str) -> Callable[[], Route]:
+    """Hold the first request of a pattern; return a function that waits for it and returns it."""
+    held: list[Route] = []
+    seen.page.route(pattern, lambda route: route.continue_() if held else held.append(route))
+
+    def wait() -> Route:
+        while not held:
+            seen.page.wait_for_timeout(50)
+        return held[0]
+
+    return wait
+
+
+def test_another_filter_begins_at_the_first_page(seen: Seen) -> None:
+    weight = {"time": 1, "size": 1}
+    nothing = {"period": "2026-11-28", "messages": 1, "size": 1, "attempts": 1, "set_aside": 0, "measured": 0}
+    rows = [{**nothing, "name": f"name-{n:02}", "planned": weight, "charged": weight} for n in range(60)]
+    told = {"rows": rows, "total": 60, "messages": 60, "charged": weight}
+    seen.page.route("**/usage?*", lambda route: route.fulfill(json=told))
+    shown = seen.open("usage", RING)
+    pages = shown.get_by_role("navigation", name="Pages of usage").get_by_role("status")
+    expect(pages).to_have_text("Page 1 · 60 in all")
+    for number in (2, 3):
+        shown.get_by_role("button", name="Next →").click()
+        expect(pages).to_have_text(f"Page {number} · 60 in all")
+    held = hold_first(seen, "**/usage?*by=processor*")
+    shown.get_by_label("Sum by").select_option("processor")
+    # Names of origins are no names of processors.
+    held()
+    expect(shown.get_by_role("table", name="Usage")).to_have_count(0)
+    held().fulfill(json={**told, "rows": rows[:30], "total": 30})
+    expect(pages).to_have_text("Page 1 · 30 in all")
+    expect(shown.get_by_role("columnheader").first).to_have_text("Processor")
+
+
+def test_a_last_page_that_became_empty_promises_no_next_one(seen: Seen) -> None:
+    seen.page.route("**/queues?*after=*", lambda route: route.fulfill(json={"rows": [], "next": None, "total": None}))
+    shown = seen.open("queues", RING)
+    shown.get_by_role("button", name="Next →").click()
+    expect(shown.get_by_text("No more here.")).to_be_visible()
+    expect(shown.get_by_text("the next page may have some")).to_have_count(0)
 
 
 def test_a_search_finds_few_among_thousands_and_is_in_the_address(seen: Seen) -> None:

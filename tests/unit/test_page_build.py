@@ -19,6 +19,7 @@ import pytest
 from airflow_mq import Weight, words
 from airflow_mq.cli.parser import parse_line
 from airflow_mq.engine.rules.characters import INVISIBLE as TAKEN_FOR_INVISIBLE
+from airflow_mq.engine.rules.events import NAMES
 from airflow_mq.engine.rules.weight import LARGEST
 
 PAGE = Path(__file__).parents[2] / "airflow_mq" / "page"
@@ -50,6 +51,12 @@ def test_page_escapes_the_same_characters_as_the_command_line() -> None:
     assert re.sub(code, lambda match: chr(int(match[1], 16)), characters) == TAKEN_FOR_INVISIBLE.pattern
 
 
+def test_page_has_words_for_each_event() -> None:
+    words = (PAGE / "src" / "words.ts").read_text()
+    (kinds,) = re.findall(r"const KINDS:[^{]*\{\n(.*?)\n\};", words, re.DOTALL)
+    assert set(re.findall(r"^  (\w+):", kinds, re.MULTILINE)) == set(NAMES.values())
+
+
 def test_styles_of_disabled_buttons_skip_enabled_ones() -> None:
     """React writes `aria-disabled="false"` on enabled buttons, which `[aria-disabled]` would match."""
     styles = (PAGE / "src" / "style.css").read_text()
@@ -72,8 +79,10 @@ def test_built_page_loads_nothing_from_other_hosts() -> None:
 def test_commands_of_the_page_exist() -> None:
     text = (PAGE / "src" / "commands.ts").read_text()
     place = "--conn-id mq_default --ring default"
-    found = re.findall(r"^(?:.*`)?(airflow-mq [a-z].*)`", text.replace("${at(place)}", place), re.MULTILINE)
-    assert len(found) == 5
+    found = re.findall(
+        r"^(?:.*`)?(airflow-mq [a-z].*)`", text.replace("${at(place)}", place).replace("${id}", "00ff"), re.MULTILINE
+    )
+    assert len(found) == 6
     for command in found:
         words = shlex.split(re.sub(r"\$\{[^}]*\}", "mq_default", command))
         assert parse_line(words[1:]).command, command

@@ -18,11 +18,11 @@ export function useSettled(value: string, millis = 250): string {
   return settled;
 }
 
-/** The previous value while a new one is loading. */
-export function useLast<T>(value: T | null): T | null {
-  const [last, setLast] = useState(value);
-  if (value !== null && value !== last) setLast(value);
-  return value ?? last;
+/** The previous value while a new one for the same key is loading. */
+export function useLast<T>(value: T | null, key = ""): T | null {
+  const [last, setLast] = useState({ key, value });
+  if (value !== null && (value !== last.value || key !== last.key)) setLast({ key, value });
+  return value ?? (last.key === key ? last.value : null);
 }
 
 export type Polled<T> = {

@@ -105,6 +105,7 @@ const KINDS: Record<string, [string, string]> = {
   Swept: ["Swept", "warn"],
   Transferred: ["Transferred", ""],
   BudgetExhausted: ["Budget used up", "warn"],
+  DayClosed: ["Day closed", ""],
 };
 
 export const kinds = Object.keys(KINDS);

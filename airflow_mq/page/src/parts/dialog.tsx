@@ -45,9 +45,11 @@ export function Dialog({ title, confirm, danger, barred, children, onConfirm, on
       ref={element}
       aria-labelledby={name}
       onClose={onClose}
+      // Until the response is there, the dialog stays: it shows an error.
+      onKeyDown={(event) => busy && event.key === "Escape" && event.preventDefault()}
       onCancel={(event) => {
         event.preventDefault();
-        close();
+        if (!busy) close();
       }}
     >
       <form
@@ -60,7 +62,7 @@ export function Dialog({ title, confirm, danger, barred, children, onConfirm, on
         {children}
         {wrong && <Notice kind="bad">{wrong}</Notice>}
         <div className="row end">
-          <button type="button" onClick={close}>
+          <button type="button" aria-disabled={busy} onClick={() => !busy && close()}>
             Cancel
           </button>
           <button type="submit" className={danger ? "danger" : "primary"} aria-disabled={busy || barred}>

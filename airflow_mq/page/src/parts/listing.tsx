@@ -25,12 +25,12 @@ type Asked<T> = List<T> & {
   cursor?: "after" | "before";
 };
 
-/** A list from the server. The previous rows stay while others are loading. */
+/** A list from the server. The previous rows stay while another page or order is loading, so that the focus stays. */
 export function Listing<T>({ what, query = {}, limit, cursor = "after", ...list }: Asked<T>) {
   const here = useHere();
   const pages = usePages(JSON.stringify([here.conn, here.ring, what, query]));
   const from = useRing<Paged<T>>(what, { ...query, [cursor]: pages.after, limit });
-  const last = useLast(from.data);
+  const last = useLast(from.data, JSON.stringify({ ...query, sort: null }));
   const busy = from.data === null && from.error === null;
   return (
     <Loaded from={from.error ? from : { ...from, data: last }}>
@@ -41,22 +41,23 @@ export function Listing<T>({ what, query = {}, limit, cursor = "after", ...list 
 
 /** Loaded rows, one page at a time. */
 export function Sliced<T>({ rows, by = 50, ...list }: List<T> & { rows: T[]; by?: number }) {
-  const pages = usePages(list.label);
+  const [at, setAt] = useState(0);
   // The list may have become shorter.
-  const start = Math.min(Number(pages.after ?? 0), Math.max(0, Math.ceil(rows.length / by) - 1) * by);
+  const start = Math.min(at, Math.max(0, Math.ceil(rows.length / by) - 1) * by);
   const end = start + by;
+  const pages = { number: start / by + 1, forth: () => setAt(end), back: () => setAt(start - by) };
   const data = { rows: rows.slice(start, end), next: end < rows.length ? String(end) : null, total: rows.length };
   return <Rows {...list} pages={pages} data={data} />;
 }
 
-type Pages = ReturnType<typeof usePages>;
+type Pages = Omit<ReturnType<typeof usePages>, "after">;
 
 function Rows<T>({ pages, data, label, empty, busy = false, refresh = () => {}, children }: List<T> & { pages: Pages; data: Paged<T>; busy?: boolean; refresh?: () => void }) {
   const none = data.rows.length === 0;
   if (none && pages.number === 1 && !data.next) return empty;
   return (
     <div aria-busy={busy}>
-      {none ? <p className="muted">None here; the next page may have some.</p> : children(data, refresh)}
+      {none ? <p className="muted">{data.next ? "None here; the next page may have some." : "No more here."}</p> : children(data, refresh)}
       <Pager pages={pages} of={data} label={label} busy={busy} />
     </div>
   );

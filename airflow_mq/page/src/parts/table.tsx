@@ -7,7 +7,7 @@ export type Column<T> = {
   cell: (row: T) => ReactNode;
   /** Align right, for numbers. */
   right?: boolean;
-  /** Sort key, if the server can sort by this column. */
+  /** Sort key, if the server can sort by this column: numbers from the largest on, others from the smallest on. */
   sort?: string;
   /** The row's header cell. */
   head?: boolean;
@@ -36,12 +36,12 @@ export function Table<T>({ caption, columns, rows, id, sorted, onSort, mark }: P
               role="columnheader"
               scope="col"
               className={column.right ? "right" : undefined}
-              aria-sort={column.sort && sorted === column.sort ? "descending" : undefined}
+              aria-sort={column.sort && sorted === column.sort ? (column.right ? "descending" : "ascending") : undefined}
             >
               {column.sort && onSort ? (
                 <button type="button" className="plain" onClick={() => onSort(column.sort!)}>
                   {column.name}
-                  <span aria-hidden="true">{sorted === column.sort && "▾"}</span>
+                  <span aria-hidden="true">{sorted === column.sort && (column.right ? "▾" : "▴")}</span>
                 </button>
               ) : (
                 column.name

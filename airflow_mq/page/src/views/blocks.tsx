@@ -149,7 +149,7 @@ function BlockCard({ block }: { block: Block }) {
         </p>
       )}
       {block.tasks.length > 0 && <TaskTable block={block} />}
-      <Table caption={`Queues of block ${block.id}`} columns={columns} rows={block.by_queue} id={(one) => one.origin ?? ""} />
+      <Table caption={`Queues of block ${block.id}`} columns={columns} rows={block.by_queue} id={(one) => `${one.priority} ${one.origin}`} />
     </section>
   );
 }

@@ -13,7 +13,7 @@ export function EventsView() {
   const here = useHere();
   const [wanted, setWanted] = useWord("kind");
   const [typed, setTyped] = useWord("origin");
-  const origin = useSettled(typed.trim());
+  const origin = useSettled(typed);
   return (
     <>
       <div className="row between">
@@ -63,12 +63,16 @@ function EventTable({ rows }: { rows: Event[] }) {
     { name: "Event", cell: (row) => <span className={`badge ${meaning(row.name)}`}>{kind(row.name)}</span> },
     {
       name: "Message",
-      cell: (row) => (
-        <>
-          <a href={here.href("queue", { origin: row.origin })}>{row.origin}</a>
-          {where(row.address).slice(row.origin.length)}
-        </>
-      ),
+      // A closed day is an event of the ring.
+      cell: (row) =>
+        row.origin ? (
+          <>
+            <a href={here.href("queue", { origin: row.origin })}>{row.origin}</a>
+            {where(row.address).slice(row.origin.length)}
+          </>
+        ) : (
+          "–"
+        ),
     },
     {
       name: "Block",

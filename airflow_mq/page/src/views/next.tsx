@@ -211,8 +211,9 @@ function LeftOut({ block }: { block: ForecastBlock }) {
       </summary>
       <ul>
         {block.left_out.map((one) => (
-          <li key={one.origin}>
-            <strong>{one.origin}</strong>: {one.needs ? heavy(one.needs) : (LEFT_OUT[one.reason] ?? one.reason)}
+          <li key={`${one.priority} ${one.origin}`}>
+            <strong>{one.origin}</strong>
+            {one.priority === "high" && " (high)"}: {one.needs ? heavy(one.needs) : (LEFT_OUT[one.reason] ?? one.reason)}
           </li>
         ))}
         {block.left_out_queues > block.left_out.length && <li>and {count(block.left_out_queues - block.left_out.length)} more</li>}

@@ -2,8 +2,10 @@
 
 import { useEffect, useRef, useState } from "react";
 
-import { useRing } from "../context";
+import { COMMANDS } from "../commands";
+import { useHere, useRing } from "../context";
 import { Choice } from "../parts/bars";
+import { Command } from "../parts/command";
 import { Loaded } from "../parts/notice";
 import type { Place } from "./queue";
 import type { Message, Payload } from "../types";
@@ -53,6 +55,7 @@ export function Peek({ origin, priority, page, onClose }: { origin: string; prio
 }
 
 function MessageCard({ row, form }: { row: Message; form: Form }) {
+  const here = useHere();
   const facts = [
     row.state,
     bytes(row.size),
@@ -74,10 +77,17 @@ function MessageCard({ row, form }: { row: Message; form: Form }) {
           ))}
         </p>
       )}
-      <pre className="code" tabIndex={0} aria-label={`Payload of ${where(row.address)}`}>
-        {row.payload ? shown(row.payload, form) : "No payload is kept any more."}
-      </pre>
-      {row.payload?.truncated && (
+      {row.payload.external ? (
+        <>
+          <p className="muted">Its payload is stored outside the pages. To read it, run:</p>
+          <Command>{COMMANDS.payload(row.payload.external, here)}</Command>
+        </>
+      ) : (
+        <pre className="code" tabIndex={0} aria-label={`Payload of ${where(row.address)}`}>
+          {shown(row.payload, form)}
+        </pre>
+      )}
+      {row.payload.truncated && !row.payload.external && (
         <p className="muted">
           The first {bytes(row.payload.shown)} of {bytes(row.size)}.
         </p>

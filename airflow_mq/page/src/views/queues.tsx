@@ -18,6 +18,7 @@ import { age, atLeast, bytes, count, hour, localised, many, weight } from "../wo
 
 export function QueuesView() {
   const overview = useRing<Overview>("overview");
+  const [pauses, setPauses] = useWord("paused");
   return (
     <Loaded from={overview}>
       {(data) => (
@@ -25,7 +26,7 @@ export function QueuesView() {
           <ServedLine overview={data} />
           <OverdueNotices overview={data} />
           {(data.queues > 0 || data.paused > 0) && <Totals overview={data} />}
-          <PausedQueues />
+          {pauses && <PausedQueues onClose={() => setPauses("")} />}
           {data.queues === 0 ? <EmptyRing /> : <Waiting overview={data} />}
         </>
       )}
@@ -123,7 +124,9 @@ function useTurns(overview: Overview): Turns | null {
   const asked = isForeseeable && overview.ready > 0 && overview.ready <= MOST_FORECAST;
   const key = JSON.stringify([here.conn, here.ring, "turns", asked, overview.last_block?.id, overview.last_block?.state]);
   const load = (signal: AbortSignal) => (asked ? here.post<Forecast>("dry-run", { blocks: BLOCKS_AHEAD }, signal) : Promise.resolve({ blocks: [] }));
-  const blocks = useLast(usePoll<Forecast>(key, load, 60).data)?.blocks;
+  const forecast = usePoll<Forecast>(key, load, 60);
+  const last = useLast(forecast.data);
+  const blocks = forecast.error ? null : last?.blocks;
   // No blocks: the next one takes nothing, and it is no queue's turn.
   return asked && blocks ? turnsOf(blocks, overview.served.several) : null;
 }
@@ -210,37 +213,41 @@ function nextTurn(row: Queue, turns: Turns | null, { served, now }: Overview): s
 }
 
 /** All paused origins, with and without waiting messages. */
-function PausedQueues() {
+function PausedQueues({ onClose }: { onClose: () => void }) {
   const here = useHere();
-  const [shown, setShown] = useWord("paused");
-  const { data, refresh } = useRing<Pauses>("paused");
-  if (!shown || !data) return null;
+  const from = useRing<Pauses>("paused");
   return (
     <section className="card" aria-label="Paused origins">
       <div className="row between">
         <h2>Paused origins</h2>
-        <button type="button" onClick={() => setShown("")}>
+        <button type="button" onClick={onClose}>
           Close
         </button>
       </div>
-      {data.total === 0 && <p className="muted">No origin is paused.</p>}
-      <ul className="paused-list">
-        {data.rows.map((pause) => (
-          <li key={pause.origin} className="row between">
-            <span>
-              <a href={here.href("queue", { origin: pause.origin })}>{pause.origin}</a>
-              {pause.below && " and all below it"} <span className="muted">{paused(pause)}</span>
-            </span>
-            <PauseButton origin={pause.origin} pause={pause} paths={false} onDone={refresh} />
-          </li>
-        ))}
-      </ul>
-      {data.total > data.rows.length && (
-        <>
-          <p className="muted">These are the first {count(data.rows.length)} of {count(data.total)}. To list all, run:</p>
-          <Command>{COMMANDS.paused(here)}</Command>
-        </>
-      )}
+      <Loaded from={from}>
+        {(data) => (
+          <>
+            {data.total === 0 && <p className="muted">No origin is paused.</p>}
+            <ul className="paused-list">
+              {data.rows.map((pause) => (
+                <li key={pause.origin} className="row between">
+                  <span>
+                    <a href={here.href("queue", { origin: pause.origin })}>{pause.origin}</a>
+                    {pause.below && " and all below it"} <span className="muted">{paused(pause)}</span>
+                  </span>
+                  <PauseButton origin={pause.origin} pause={pause} paths={false} onDone={from.refresh} />
+                </li>
+              ))}
+            </ul>
+            {data.total > data.rows.length && (
+              <>
+                <p className="muted">These are the first {count(data.rows.length)} of {count(data.total)}. To list all, run:</p>
+                <Command>{COMMANDS.paused(here)}</Command>
+              </>
+            )}
+          </>
+        )}
+      </Loaded>
     </section>
   );
 }

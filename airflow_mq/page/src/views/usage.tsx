@@ -7,7 +7,7 @@ import { Sliced } from "../parts/listing";
 import { Named } from "../parts/named";
 import { Empty, Loaded } from "../parts/notice";
 import { Table, type Column } from "../parts/table";
-import { useLast, usePoll, useSettled } from "../poll";
+import { usePoll, useSettled } from "../poll";
 import { useWord } from "../route";
 import type { Usage, UsageRow } from "../types";
 import { bytes, count, many, ofTime, weight } from "../words";
@@ -17,6 +17,8 @@ const PER = { day: "Day", month: "Month" };
 /** Rows that the page shows, and rows of a file. */
 const SHOWN = 1_000;
 const MOST = 100_000;
+/** The first day, if none is chosen. */
+const EVER = "1970-01-01";
 /** Seconds between two readings: they add up all charges of the time. */
 const SECONDS = 60;
 
@@ -31,7 +33,7 @@ export function UsageView() {
   const [since, setSince] = useWord("since", `${new Date().toISOString().slice(0, 7)}-01`);
   const [until, setUntil] = useWord("until");
   const [typed, setTyped] = useWord("of");
-  const query = { by, per, since: useSettled(since), until: useSettled(until), of: useSettled(typed.trim()) };
+  const query = { by, per, since: useSettled(since), until: useSettled(until), of: useSettled(typed) };
   return (
     <>
       <div className="row between">
@@ -47,7 +49,7 @@ export function UsageView() {
           <Choice<Per> label="Period" value={per} of={PER} onChange={setPer} />
           <label className="row tight">
             <span className="muted">From</span>
-            <input type="date" value={since} onChange={(event) => setSince(event.target.value)} />
+            <input type="date" value={since === EVER ? "" : since} onChange={(event) => setSince(event.target.value || EVER)} />
           </label>
           <label className="row tight">
             <span className="muted">Before</span>
@@ -77,9 +79,8 @@ function Found({ query, by }: { query: Query; by: By }) {
   const here = useHere();
   const key = JSON.stringify([here.conn, here.ring, "usage", query]);
   const from = usePoll<Usage>(key, (signal) => here.get<Usage>("usage", { ...query, limit: SHOWN }, signal), SECONDS);
-  const last = useLast(from.data);
   return (
-    <Loaded from={from.error ? from : { ...from, data: last }}>
+    <Loaded from={from}>
       {(data) => (
         <Sliced rows={data.rows} label="usage" by={25} empty={<Nothing />}>
           {({ rows }) => (
