@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -478,6 +479,39 @@ def test_a_count_of_many_queues_compares_none_with_all_others(postgres_servers: 
     assert sum(in_vain) <= 2_000
 
 
+#: Queues that store something, behind many delayed rows of one queue and many books that store nothing any more.
+FILL_USED = """
+INSERT INTO {s}ring (name, config) VALUES ('a', '{{}}');
+WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000)
+INSERT INTO {s}delayed (id, due, size, items, ring, origin, heap) SELECT n, 1, 1, 1, 1, 'd', {x} FROM n;
+WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000)
+INSERT INTO {s}book (ring, origin, begin_page, end_page, pages, ticket)
+SELECT 1, 'o' || n, 0, 0, n = 20000, NULL FROM n;
+"""
+STORED = {"ring": 1, "after": "", "first": "", "below": "\U0010ffff", "limit": 100, "all": False, "delayed": True}
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "asked", ["names", "SELECT origin FROM airflow_mq.stored_origins(1::smallint, '', 'z', 100) origin"]
+)
+def test_names_of_few_queues_are_read_in_few_blocks(postgres_servers: Servers, asked: str) -> None:
+    with postgres_servers["embedded"].database() as uri:
+        upgrade(parse(uri))
+        with psycopg.connect(uri, autocommit=True) as connection:
+            connection.execute(b"ALTER TABLE airflow_mq.book DISABLE TRIGGER one_row")
+            text = FILL_USED.format(s="airflow_mq.", x="'x'").replace("n = 20000", "(n = 20000)::int")
+            connection.execute(text.encode())
+            connection.execute(b"VACUUM ANALYZE")
+            text = statement("postgres", asked, "airflow_mq.") if asked == "names" else asked
+            values = STORED if asked == "names" else None
+            assert sorted(connection.execute(text.encode(), values).fetchall()) == [("d",), ("o20000",)]
+            plan = connection.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + text.encode(), values).fetchone()
+    assert plan is not None
+    top = plan[0][0]["Plan"]
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 40
+
+
 def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield node
     for below in node.get("Plans", ()):
@@ -543,3 +577,14 @@ def test_sqlite_tables_are_strict(tmp_path: Path) -> None:
         connection.close()
     assert len(tables) > 15
     assert [name for name, strict in tables if not strict] == []
+
+
+def test_names_of_few_queues_are_read_in_few_steps(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    upgrade(parse(f"sqlite:///{path}"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(FILL_USED.format(s="mq_", x="x'00'"))
+        steps: list[int] = []
+        connection.set_progress_handler(lambda: steps.append(1), 100)
+        rows = connection.execute(statement("sqlite", "names", "mq_"), STORED).fetchall()
+    assert rows == [("d",), ("o20000",)] and len(steps) < 20

@@ -243,25 +243,35 @@ UPDATE {s}book SET deficit = 0 WHERE ring = :ring AND deficit <> 0
 
 -- name: names
 -- Return names of queues in a range, after a name: of those with inbox rows or, if wanted, delayed rows, and of books,
--- which have pages or a ticket unless all are wanted. The recursion steps from queue to queue along the index.
+-- which have pages or a ticket unless all are wanted. The recursions step from queue to queue along their index.
 WITH RECURSIVE walk(origin, place) AS (
     SELECT min(m.origin), 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin > :after AND m.origin >= :first
     UNION ALL
     SELECT (SELECT min(m.origin) FROM {s}inbox m WHERE m.ring = :ring AND m.origin > walk.origin), walk.place + 1
     FROM walk
     WHERE walk.origin IS NOT NULL AND walk.origin < :below AND walk.place < :limit
+), late(origin, place) AS (
+    SELECT min(d.origin), 1 FROM {s}delayed d
+    WHERE :delayed AND d.ring = :ring AND d.origin > :after AND d.origin >= :first
+    UNION ALL
+    SELECT (SELECT min(d.origin) FROM {s}delayed d WHERE d.ring = :ring AND d.origin > late.origin), late.place + 1
+    FROM late
+    WHERE late.origin IS NOT NULL AND late.origin < :below AND late.place < :limit
 )
 SELECT x.origin FROM (
     SELECT b.origin FROM {s}book b
     WHERE b.ring = :ring AND b.origin > :after AND b.origin >= :first AND b.origin < :below
-      AND (:all OR b.pages > 0 OR b.ticket IS NOT NULL)
+      AND (b.pages > 0 OR b.ticket IS NOT NULL)
     ORDER BY b.origin LIMIT :limit
 ) x
 UNION
 SELECT y.origin FROM (
-    SELECT DISTINCT d.origin FROM {s}delayed d
-    WHERE :delayed AND d.ring = :ring AND d.origin > :after AND d.origin >= :first AND d.origin < :below LIMIT :limit
+    SELECT b.origin FROM {s}book b
+    WHERE :all AND b.ring = :ring AND b.origin > :after AND b.origin >= :first AND b.origin < :below
+    ORDER BY b.origin LIMIT :limit
 ) y
+UNION
+SELECT late.origin FROM late WHERE late.origin IS NOT NULL AND late.origin < :below
 UNION
 SELECT walk.origin FROM walk WHERE walk.origin IS NOT NULL AND walk.origin < :below
 ORDER BY 1

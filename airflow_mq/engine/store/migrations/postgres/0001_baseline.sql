@@ -120,6 +120,8 @@ CREATE TABLE {s}book (
     CHECK ((ticket IS NOT NULL) = (end_page > begin_page))
 ) WITH (fillfactor = 80);
 CREATE INDEX book_by_ticket ON {s}book (ring, high DESC, ticket) WHERE ticket IS NOT NULL;
+-- Books outlive their messages, so an origin limit counts those that store some.
+CREATE INDEX book_that_stores ON {s}book (ring, origin) WHERE pages > 0 OR ticket IS NOT NULL;
 
 CREATE TABLE {s}page (
     ring smallint NOT NULL,
@@ -551,8 +553,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
      )
      SELECT walk.origin FROM walk WHERE walk.origin < below)
     UNION ALL
-    (SELECT DISTINCT d.origin FROM {s}delayed d
-     WHERE d.ring = ring_id AND d.origin >= low AND d.origin < below LIMIT most)
+    (WITH RECURSIVE walk(origin, place) AS (
+         SELECT min(d.origin), 1 FROM {s}delayed d WHERE d.ring = ring_id AND d.origin >= low
+         UNION ALL
+         SELECT (SELECT min(d.origin) FROM {s}delayed d WHERE d.ring = ring_id AND d.origin > walk.origin), walk.place + 1
+         FROM walk
+         WHERE walk.origin IS NOT NULL AND walk.origin < below AND walk.place < most
+     )
+     SELECT walk.origin FROM walk WHERE walk.origin < below)
 $$;
 
 -- Of these origins, those without any stored message.

@@ -95,6 +95,8 @@ CREATE TABLE {s}book (
     CHECK ((ticket IS NOT NULL) = (end_page > begin_page))
 ) STRICT;
 CREATE INDEX {s}book_by_ticket ON {s}book (ring, high DESC, ticket) WHERE ticket IS NOT NULL;
+-- Books outlive their messages, so an origin limit counts those that store some.
+CREATE INDEX {s}book_that_stores ON {s}book (ring, origin) WHERE pages > 0 OR ticket IS NOT NULL;
 
 CREATE TABLE {s}page (
     ring INTEGER NOT NULL,
