@@ -91,8 +91,8 @@ def grant(session: Session, args: Namespace) -> None:
     """Grant a database role the least rights that it needs.
 
     installer: create and upgrade the tables. runtime: all that tasks do. sender: call the SQL functions send and
-    send_many, for some origins of one ring. reader: read counts, events and settings, but no payloads. Run it again
-    after an upgrade that adds tables. PostgreSQL only.
+    send_many, for some origins of one ring. reader: read counts, events, settings and headers, but no payloads. Run
+    it again after an upgrade that adds tables. PostgreSQL only.
     """
     from ..engine import store
 
