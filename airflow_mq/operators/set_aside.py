@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_mq.engine.rules.characters import shown, visible
 from airflow_mq.engine.rules.errors import InvalidInput, MessageQueueError, TokenRefused
 from airflow_mq.engine.rules.filters import FILTERS
 from airflow_mq.engine.rules.message import Address
+from airflow_mq.engine.rules.outcome import Yield
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators.base import (
@@ -105,13 +106,20 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
                     self._settle(queue, context, planned)
                 raise
             try:
+                answers = queue.blocks.reported(planned["token"]).get(address.book)
+                outcome = answers.get(address.page, address.index) if answers else None
                 summary = self._settle(queue, context, planned)
             except TokenRefused as error:
                 raise AirflowFailException(f"the outcome of message {address} came too late: {error}") from None
+        if summary["returned"] and isinstance(outcome, Yield):
+            raise AirflowException(
+                f"message {address} was not executed: its processor raised or yielded "
+                f"({outcome.reason or 'without a reason'}); it stays set aside, and a retry executes it again"
+            )
         if summary["returned"]:
             raise AirflowFailException(
-                f"message {address} was not executed: its processor yielded, or used more than {limit}; it stays set "
-                "aside"
+                f"message {address} was not executed: its processor reported no outcome, or that it is overweight; it "
+                "stays set aside"
             )
         if summary["failed"]:
             raise AirflowFailException(f"message {address} failed for good, by its processor's outcome; it is deleted")
@@ -216,6 +224,15 @@ class DiscardSetAsideOperator(_DecisionOperator):
     Choose them by addresses or by filters. An empty list, an empty XCom, and a filter whose template renders to nothing
     choose no message.
     """
+
+    def _check_choice(self) -> None:
+        super()._check_choice()
+        if not self._by_addresses and not self._filters:
+            raise AirflowFailException(
+                f"all=True chooses no messages to discard: set a filter ({', '.join(FILTERS)}). Nothing was changed"
+            )
+        if self.why == "":
+            raise AirflowFailException("why is missing: expected a reason; it is all that a discarded message leaves")
 
     def execute(self, context: Context) -> int:
         chosen, why = self.chosen(), str(self.why or "")

@@ -83,26 +83,40 @@ def test_an_execution_is_settled_while_a_service_holds_the_ring(
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "says"),
+    ("kwargs", "says", "is_final"),
     [
-        ({"limit": [10, 10]}, "limit 10 ms · 10 B is too small for message"),
-        ({"function": "missing"}, "cannot load function"),
-        ({"function": "yield_"}, "was not executed"),
+        ({"limit": [10, 10]}, "limit 10 ms · 10 B is too small for message", True),
+        ({"function": "missing"}, "cannot load function", False),
+        ({"function": "yield_"}, r"was not executed: its processor raised or yielded \(later\)", False),
+        ({"function": "raises"}, r"was not executed: its processor raised or yielded \(KeyError\)", False),
+        ({"function": "overweight"}, "not executed: its processor reported no outcome, or that it is overweight", True),
     ],
 )
 def test_what_was_not_executed_waits_where_it_was(
-    queue: MessageQueue, heavy: Address, run: Run, kwargs: Any, says: str, monkeypatch: pytest.MonkeyPatch
+    queue: MessageQueue,
+    heavy: Address,
+    run: Run,
+    kwargs: Any,
+    says: str,
+    is_final: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from airflow_mq import Yield
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    from airflow_mq import Overweight, Yield
     from tests.airflow import functions
 
     monkeypatch.setattr(functions, "yield_", lambda payload, origin: Yield("later"), raising=False)
+    monkeypatch.setattr(functions, "raises", lambda payload, origin: {}[0], raising=False)
+    monkeypatch.setattr(functions, "overweight", lambda payload, origin: Overweight(Weight(1, 1)), raising=False)
     if "function" in kwargs:
         kwargs = {"processors": in_place(function=f"tests.airflow.functions:{kwargs['function']}")}
 
-    with pytest.raises(Exception, match=says):
+    with pytest.raises(Exception, match=says) as caught:
         run.execute(execute(heavy, **kwargs))
 
+    # Airflow retries any other error.
+    assert isinstance(caught.value, AirflowFailException) is is_final
     assert [one.address for one in queue.set_aside.list()] == [heavy]
     assert queue.blocks.list("planned") == []
 
@@ -165,8 +179,10 @@ def test_discarding_by_what_is_meant(queue: MessageQueue, heavy: Address, run: R
             discard(origin="a", addresses=addresses)
     with pytest.raises(Exception, match="chooses no messages"):
         discard()
-    with pytest.raises(Exception, match="filters are missing"):
-        run.execute(discard(all=True))
+    with pytest.raises(Exception, match="all=True chooses no messages to discard"):
+        discard(all=True)
+    with pytest.raises(Exception, match="why is missing"):
+        DiscardSetAsideOperator(task_id="discard", origin="a", mq_conn_id=CONN_ID)
     assert run.execute(discard(addresses=[])) == run.execute(discard(addresses="")) == 0
     with pytest.raises(Exception, match="number of a block"):
         run.execute(discard(block="the last"))

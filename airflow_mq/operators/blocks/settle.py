@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, Asset, AssetAlias
 
 from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
-from airflow_mq.engine.rules.weight import Weight
+from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators.base import QueueOperator, key_of, server_name, whole_of
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at
@@ -246,8 +246,9 @@ def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
 def readable(summary: Summary) -> str:
     """Return the summary of a settled block as text."""
     used, limit = Weight(*summary["used"]), Weight(*summary["limit"])
+    of_limit = "" if limit == UNLIMITED else f" of {weight(limit)} ({100 * used.part_of(limit):.0f} %)"
     return (
         f"Block {summary['block']} of ring {summary['ring']!r} is settled: {outcomes(summary)}; "
         f"planned {many(summary['messages'], 'message')} of {many(summary['origins'], 'queue')}; "
-        f"weight {weight(used)} of {weight(limit)} ({100 * used.part_of(limit):.0f} %)."
+        f"weight {weight(used)}{of_limit}."
     )
