@@ -277,7 +277,7 @@ def test_queues_are_paused_and_resumed(run_dag: RunDag, sqlite_queue: MessageQue
 
 
 @pytest.mark.uses("EnqueueFilesOperator")
-def test_files(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path) -> None:
+def test_files(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path, watched: Any) -> None:
     for name in ("acme/1.csv", "acme/2.csv", "birch/1.csv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"{{{{ 1/0 }}}} {PAYLOAD}")
@@ -299,6 +299,8 @@ def test_files(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path) -> N
             EnqueueFilesOperator(task_id="template", files="{tmp_path}/{{{{ params.folder }}}}/*.csv",
                                  **{{**common, "origin": "{{{{ params.folder }}}}.sql"}})
             EnqueueFilesOperator(task_id="none", files="{tmp_path}/{{{{ params.folder }}}}/*.none", **common)
+            EnqueueFilesOperator(task_id="no_folder", files="{tmp_path}/absent/*.csv", **common)
+            EnqueueFilesOperator(task_id="no_parent", files=["{tmp_path}/absent/1.csv"], **common)
             EnqueueFilesOperator.partial(task_id="mapped", **common).expand(files=where("acme", "birch"))
             EnqueueFilesOperator.partial(task_id="of_nothing", **common).expand(files=where.override(task_id="no")())
             EnqueueFilesOperator(task_id="several", files=where.override(task_id="both")("acme", "birch", "acme"),
@@ -309,6 +311,9 @@ def test_files(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path) -> N
     )
 
     found = states(run)
+    assert found.pop("no_folder") == found.pop("no_parent") == "failed"
+    said = watched()
+    assert f"folder not found: '{tmp_path}/absent'" in said and f"{tmp_path}/acme/*.none: no file matches" in said
     assert found.pop("of_nothing") == "skipped" and set(found.values()) == {"success"}
     counts = {origin: footprint.count for origin, footprint in sqlite_queue.footprints()}
     assert counts == {"acme.sql": 2, "of acme": 2, "of birch": 1, "several": 3}, "of two patterns, each file once"
@@ -516,7 +521,9 @@ def test_one_message_is_executed(run_dag: RunDag, sqlite_queue: MessageQueue, wa
     assert sqlite_queue.set_aside.count() == 0 and len(SEEN) == 4
     tasks = ("template", "xcom", "mapped", "of_none")
     rendered = kept(run, "rendered_task_instance_fields", *tasks)
-    refuse_payload(watched(), *rendered.values(), *kept(run, "xcom", *tasks).values())
+    said = watched()
+    assert "planned 1 message of 1 queue; weight " in said and "18,446,744" not in said
+    refuse_payload(said, *rendered.values(), *kept(run, "xcom", *tasks).values())
 
 
 def test_a_block_with_an_exchange_of_a_connection(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path) -> None:

@@ -412,6 +412,10 @@ def test_a_row_whose_content_changed_under_its_key_is_reported(sqlite_queue: Mes
         ({"sql": "SELECT 1", "origin": "a"}, "sql_conn_id"),
         ({"sql": "SELECT 1 AS x", "sql_conn_id": "shop", "origin_column": "y"}, "no column 'y': it has x"),
         (
+            {"sql": "SELECT 1 AS x, 2 AS x, 3", "sql_conn_id": "shop", "origin": "a"},
+            "columns of the query are named 'x'",
+        ),
+        (
             {"messages": ["x"], "origin": "a", "not_before": "soon"},
             "invalid not_before .soon.: expected seconds from 0 to 1e9",
         ),

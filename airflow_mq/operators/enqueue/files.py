@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_mq.adapters import log
 from airflow_mq.adapters.landing.folder import LocalPlace
@@ -40,8 +40,8 @@ class EnqueueFilesOperator(EnqueueOperator):
     and in the last part of a path, links are left out: they could lead a sender to any file that the worker reads.
 
     :param files: a path with wildcards, or the address of an object store with wildcards, through a connection
-        (`s3://aws@bucket/in/*.csv`, or an `ObjectStoragePath`), or several of them; none if it is empty. A file larger
-        than a page becomes an external payload (templated)
+        (`s3://aws@bucket/in/*.csv`, or an `ObjectStoragePath`), or several of them; none if it is empty. The local
+        folder before the first wildcard has to exist. A file larger than a page becomes an external payload (templated)
     :param origin_pattern: a regular expression with a group `origin`, searched for in a file's path (templated)
     :param payload: `content`, or `path` if the processor reads the file itself
     :param origin: origin of all messages, or a function of the file's path (templated, if it is text)
@@ -79,10 +79,14 @@ def _matching_any(given: Any) -> Iterator[tuple[str, File]]:
     several = given if isinstance(given, Iterable) and not isinstance(given, (str, os.PathLike)) else [given]
     seen: set[str] = set()
     for pattern in filter(None, several):
+        is_matched = False
         for path, file in matching(str(pattern)):
+            is_matched = True
             if path not in seen:
                 seen.add(path)
                 yield path, file
+        if not is_matched:
+            log.warning("%s: no file matches", pattern)
 
 
 def matching(pattern: str) -> Iterator[tuple[str, File]]:
@@ -105,7 +109,7 @@ def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
         folder, _, rest = folder.rpartition("/")
     root = folder or ("/" if pattern.startswith("/") else "")
     if not os.path.isdir(root or "."):
-        return
+        raise AirflowException(f"folder not found: {root!r}, of files={pattern!r}: check the path and the mount")
     place, links = LocalPlace(root or "."), 0
     for below in sorted(glob.glob(rest, root_dir=place.folder, recursive=True)):
         path = os.path.join(root, below)

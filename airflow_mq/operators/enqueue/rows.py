@@ -102,6 +102,8 @@ def rows_of(
     with closing(hook.get_conn()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(*((sql,) if parameters is None else (sql, parameters)))
         names = [column[0] for column in cursor.description or ()]
+        if several := sorted({name for name in names if names.count(name) > 1}):
+            raise AirflowFailException(f"several columns of the query are named {several[0]!r}: give them aliases")
         while rows := cursor.fetchmany(FETCHED):
             for row in rows:
                 yield dict(zip(names, row))
