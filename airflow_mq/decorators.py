@@ -7,7 +7,8 @@
     process()
 
 The signature decides what the function receives: a function of one parameter the `Delivery` (payload, origin, id,
-address, attempt, headers, block, sent_at), else `payload`, `origin` and `message`, the delivery, by name.
+address, attempt, headers, block, sent_at), else `payload`, `origin` and `message`, the delivery, by name. Parameters
+with the default None that have names of Airflow's context, such as `params=None`, receive these values.
 
 The task services the ready queues within the weight, in its own process, and calls the function for each message; the
 return value is the message's outcome. Mapped over the parts of a plan, the task processes those instead:
@@ -74,7 +75,10 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
         self.plan_task_id = plan_task_id
 
     def execute(self, context: Context) -> dict[str, object]:
-        fixed = {name: value for name, value in (self.op_kwargs or {}).items() if name not in KNOWN}
+        parameters = inspect.signature(self.python_callable.processes).parameters.values()
+        # As Airflow does in other functions.
+        filled = {one.name: context.get(one.name) for one in parameters if one.default is None and one.name in context}
+        fixed = filled | {name: value for name, value in (self.op_kwargs or {}).items() if name not in KNOWN}
         part = fixed.pop("part", None)
         if part is not None:
             return self._process_part(context, part, fixed)

@@ -426,17 +426,17 @@ def test_templates_in_messages_arrive_as_they_are(run_dag: RunDag, sqlite_queue:
     )
 
 
-@pytest.mark.parametrize("given", ["payload, origin", "order", "table, message"])
+@pytest.mark.parametrize("given", ["payload, origin", "order", "table, message", "payload, ti=None, params=None"])
 def test_the_decorator_is_an_attribute_of_task(run_dag: RunDag, sqlite_queue: MessageQueue, given: str) -> None:
     fill(sqlite_queue, {"a": [b"1", b"2"]})
 
     run = run_dag(
         """
-        with DAG("scene", schedule=None):
+        with DAG("scene", schedule=None, params={"rate": 2}):
             @task.message_processor(mq_conn_id="mq_stage", limit=[100, 1048576])
             def count(GIVEN):
                 given = dict(locals())
-                assert given.pop("table", "orders") == "orders" and len(given) in (1, 2)
+                assert given.pop("table", "orders") == "orders" and len(given) in (1, 2, 3)
                 assert all(given.values())
             count(TABLE)
         """.replace("GIVEN", given).replace("TABLE", 'table="orders"' if "table" in given else "")
