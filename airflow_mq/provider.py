@@ -153,7 +153,9 @@ def get_provider_info() -> dict[str, object]:
         "task-decorators": [
             {"name": "message_processor", "class-name": "airflow_mq.decorators.message_processor_task"}
         ],
-        "notifications": [f"airflow_mq.notifications.{name}Notifier" for name in ("SetAside", "Starving", "Budget")],
+        "notifications": [
+            f"airflow_mq.notifications.{name}Notifier" for name in ("SetAside", "Starving", "Budget", "DayClosed")
+        ],
         "queues": ["airflow_mq.queues.AirflowMqQueueProvider"],
         "asset-uris": [
             {

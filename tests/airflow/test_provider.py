@@ -159,6 +159,14 @@ def test_everything_that_is_named_is_there() -> None:
         assert callable(import_string(path))
 
 
+def test_every_notifier_is_named_to_airflow() -> None:
+    from airflow_mq.notifications import QueueNotifier
+
+    made = {f"{one.__module__}.{one.__qualname__}" for one in QueueNotifier.__subclasses__()}
+    own = {name for name in made if name.startswith("airflow_mq.notifications.")}
+    assert own == set(get_provider_info()["notifications"])
+
+
 def test_every_operator_link_is_named_to_airflow() -> None:
     from airflow_mq.operators import blocks
 
