@@ -127,6 +127,8 @@ class Settling:
     def __init__(self, task: TaskObserver, token: str, trace: Carrier | None) -> None:
         self.task, self.queue, self.trace, self.began = task, task.queue, trace, traces.now()
         self.planned_at: datetime | None = None
+        #: Whether the block had ended before, as when its task is retried or cleared.
+        self.has_ended = False
         self.carried: list[MessageHeaders] = []
         self.answers: Mapping[str, Answers] = {}
         if self.queue.session.traces or metrics.is_on():
@@ -134,8 +136,8 @@ class Settling:
 
     def _read(self, token: str) -> None:
         block = self.queue.blocks.get(token)
-        self.planned_at = block.planned_at
-        if self.queue.session.traces and block.state == "planned":
+        self.planned_at, self.has_ended = block.planned_at, block.state != "planned"
+        if self.queue.session.traces and not self.has_ended:
             self.carried = self.queue.inspect.headers(block, OUTCOMES, traces.is_traced)
             self.answers = self.queue.blocks.reported(block)
 
@@ -143,7 +145,8 @@ class Settling:
         """Observe the result of the block."""
         planned_at = self.planned_at
         seconds = None if planned_at is None else (datetime.now(timezone.utc) - planned_at).total_seconds()
-        metrics.settled(self.queue, result, Weight(*summary["limit"]), seconds)
+        if not self.has_ended:
+            metrics.settled(self.queue, result, Weight(*summary["limit"]), seconds)
         if self.task.touched is not None and self.task.touched.block is None:
             self.task.touched.block = summary
         if not self.queue.session.traces:

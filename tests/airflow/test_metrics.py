@@ -81,6 +81,17 @@ def test_a_run_reports_waiting_messages_and_its_outcomes(queue: MessageQueue, ru
     assert not any("origin" in name for name in told)
 
 
+def test_a_block_that_is_settled_again_is_counted_once(sqlite_queue: MessageQueue, run: Run, statsd: Any) -> None:
+    """The task was retried, or cleared."""
+    lines = statsd()
+    fill(sqlite_queue, {"a1": [b"x"] * 3})
+    summary = run.whole()
+    assert run.settle() == summary
+
+    told = {name.removeprefix("airflow.mq.default."): values for name, values in lines.values().items()}
+    assert (told["messages.processed"], told["blocks.settled"]) == (["3|c"], ["1|c"])
+
+
 def test_a_service_in_place_reports_its_outcomes_as_a_settled_block(queue: MessageQueue, run: Run, statsd: Any) -> None:
     from airflow_mq.operators.blocks import ServiceQueuesOperator
 
