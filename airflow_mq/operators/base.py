@@ -22,6 +22,12 @@ from airflow_mq.observe.task import TaskObserver
 #: A weight as an author writes it: a pair, a mapping with `time` and `size`, or either as JSON text.
 GivenWeight: TypeAlias = "Weight | Sequence[float] | Mapping[str, float] | str | None"
 
+#: Warning about messages that no outcome was reported for.
+RETURNED = (
+    "%s returned without an outcome, and will be tried again: `airflow-mq message events --name Returned` and "
+    "`airflow-mq status` show why."
+)
+
 if TYPE_CHECKING:
     from logging import Logger
 

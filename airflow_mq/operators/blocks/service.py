@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_mq.engine.queue.calls import processor_of
 from airflow_mq.engine.queue.session import limit_of
 from airflow_mq.engine.rules.errors import Busy, InvalidInput, TokenRefused
-from airflow_mq.operators.base import Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
+from airflow_mq.operators.base import RETURNED, Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
 from airflow_mq.operators.blocks.xcoms import refuse_ended
 from airflow_mq.words import many, outcomes, weight
 
@@ -73,10 +73,7 @@ class Servicing(Observed):
             many(serviced.origins, "queue"), outcomes(vars(serviced)), weight(serviced.weight), weight(most),
         )  # fmt: skip
         if serviced.returned:
-            self.log.warning(
-                "%s returned without an outcome, and will be tried again: `airflow-mq message events --name Returned` "
-                "and `airflow-mq status` show why.", many(serviced.returned, "message")
-            )  # fmt: skip
+            self.log.warning(RETURNED, many(serviced.returned, "message"))
         return serviced
 
     def process_here(

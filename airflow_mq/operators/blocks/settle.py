@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
-from airflow_mq.operators.base import QueueOperator, key_of, server_name, whole_of
+from airflow_mq.operators.base import RETURNED, QueueOperator, key_of, server_name, whole_of
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at
 from airflow_mq.processors import AnyProcessors, Processors
 from airflow_mq.words import many, outcomes, weight
@@ -163,6 +163,8 @@ class SettleBlockOperator(QueueOperator):
         result = queue.blocks.settle(planned["token"])
         summary = summary_of(planned, result)
         self.log.info("%s", readable(summary))
+        if result.returned:
+            self.log.warning(RETURNED, many(result.returned, "message"))
         observed.settled(result, summary)
         return summary
 
