@@ -18,6 +18,7 @@ from ..rules.characters import quoted, visible
 from ..rules.charging import Charge
 from ..rules.claims import Scales, Stretches
 from ..rules.errors import BlobMissing, InvalidInput, InvalidOutcome
+from ..rules.events import WRONG
 from ..rules.judging import Decision
 from ..rules.message import Posted
 from ..rules.outcome import (
@@ -27,6 +28,7 @@ from ..rules.outcome import (
     Overweight,
     PageStatus,
     SendBounds,
+    Unreadable,
     Unsupported,
     Yield,
     check_outcome,
@@ -356,9 +358,11 @@ class Batching(InPlace):
             bounds = send_bounds(working_set.config, working_set.permit)
             outcomes = None if answers is None else [check_outcome(outcome_of(answer), *bounds) for answer in answers]
             sent = delivery.seal()
-            if sent and not all(isinstance(outcome, Done) for outcome in outcomes or ()):
+            # A message that does not decode did not come to the processor.
+            ended = (isinstance(outcome, (Done, Unreadable, *WRONG)) for outcome in outcomes or ())
+            if sent and not all(ended):
                 raise InvalidOutcome(
-                    "messages enqueued by a batch that is not done as a whole: "
+                    "messages enqueued by a batch of which a message is tried again: "
                     "enqueue them with one message, Done(enqueue=[(origin, payload)])"
                 )
             return outcomes, [check_sent(entry, *bounds) for entry in sent]

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from ..rules.claims import Claim
 from ..rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from ..rules.message import Address
-from ..rules.outcome import DONE, Outcome, check_outcome
+from ..rules.outcome import DONE, Outcome, check_outcome, send_bounds
 from ..rules.page import Page
 from ..store import codec
 from ..store.rows import PLANNED, RELEASED, BlockRow
@@ -124,8 +124,7 @@ def read_tokens(session: RingSession, given: GivenTokens) -> list[ReferenceToken
 
 def complete_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Outcome) -> None:
     """Complete the messages of tokens, all or none, in a transaction of its own."""
-    config = session.config
-    end_all(session, tokens, check_outcome(outcome, config.max_message_len, most_headers=config.max_headers))
+    end_all(session, tokens, check_outcome(outcome, *send_bounds(session.config, session.permit)))
 
 
 def end_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Outcome | None) -> None:

@@ -177,8 +177,8 @@ class Bucket:
         #: What each part held before the high messages of this walk, and what of it is kept for regular ones.
         self.whole: list[int] = []
         self.kept: list[int] = []
-        #: Whether regular messages wait for it in this walk.
-        self.is_wanted = False
+        #: Parts for which regular messages wait in this walk.
+        self.wanted: set[int] = set()
         self.refill(now)
 
     @property
@@ -244,6 +244,13 @@ class Bucket:
         for at, part in enumerate(self.budget):
             if part is not None:
                 self.left[at] = min(self.left[at] + (planned[at] - charged[at]) * GRAINS, part.burst)
+
+    def want(self) -> None:
+        """Record for which parts the message waits, a regular one, that the bucket does not cover."""
+        needs = self.needs or ZERO
+        self.wanted.update(
+            at for at, part in enumerate(self.budget) if part and self.left[at] < min(needs[at] * GRAINS, part.burst)
+        )
 
     def owe(self, parts: int) -> None:
         """Add parts of what was taken since the last call, or since `keep`, to what regular messages are owed."""

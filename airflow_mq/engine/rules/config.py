@@ -101,7 +101,7 @@ class RingConfig:
     invisible_origins: bool = False
     #: Largest number of queues from which a block takes messages. Planning holds the ring longer the more there are.
     max_block_queues: int = 4_096
-    #: The fraction of each block that is kept for regular messages, however many high ones wait.
+    #: The fraction of blocks, and of budgets for both, that is kept for regular messages, however many high ones wait.
     kept_for_regular: float = 0.5
     #: Whether any message was ever sent with high priority. The first one sets it for good.
     high: bool = False

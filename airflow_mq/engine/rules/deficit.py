@@ -9,6 +9,7 @@ from .book import BUDGET, Book
 from .config import BLOCK_PARTS
 from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, Parts, covered, parts_of
 from .outcome import PageStatus
+from .paths import charge_overrun
 from .priority import origin_of
 from .ring import Ring
 from .service import Credit, Ladder
@@ -76,6 +77,9 @@ class DeficitRounds(Order):
         """Service queues to which earlier walks of this call did not come."""
         self._look_on(MOST_LOOKS)
         self._go_round([origin for origin in self.met if self._may_go_on(origin)])
+
+    def overdraw(self, book: Book, weight: Weight) -> None:
+        charge_overrun(self.working_set, book, self.parts(weight))
 
     def resume(self) -> None:
         """Go on after the meter's limit grew, with the queues that the old limit stopped."""

@@ -81,9 +81,8 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
     regular.run(guaranteed)
     for bucket in shared:
         bucket.owe(regular_parts - BLOCK_PARTS)
-        if not bucket.is_wanted:
-            bucket.owed = [0, 0]
-        bucket.kept, bucket.is_wanted = [], False
+        bucket.owed = [owed if part in bucket.wanted else 0 for part, owed in enumerate(bucket.owed)]
+        bucket.kept, bucket.wanted = [], set()
         working_set.changes.buckets.add(bucket.path)
     used = parts_of(limit)(meter.since(before))
     is_owed = any(True for _ in regular.stopped()) and (not ladder.is_full or ladder.has_parts or places == most)

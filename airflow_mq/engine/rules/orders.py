@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 
-from .book import BUDGET, PAUSED, SKIPS
+from .book import BUDGET, PAUSED, SKIPS, Book
 from .config import BLOCK_PARTS
 from .groups import groups_of
 from .judging import MOST
@@ -127,8 +127,13 @@ class Order(ABC):
         """
         ladder, book, before = self.ladder, self.working_set.book(origin), self.ladder.meter.consumed
         ladder.credit = credit
-        visited = ladder.service_queue(origin)
-        ladder.credit = None
+        try:
+            visited = ladder.service_queue(origin)
+        finally:
+            ladder.credit = None
+            if self.working_set.overrun != ZERO:
+                self.overdraw(book, self.working_set.overrun)
+                self.working_set.overrun = ZERO
         entry = self.ledger.entry(origin)
         entry.granted = entry.granted.plus(ladder.meter.since(before))
         entry.messages += visited.processed
@@ -141,6 +146,10 @@ class Order(ABC):
         else:
             entry.reason = visited.status.value
         return visited
+
+    def overdraw(self, book: Book, weight: Weight) -> None:
+        """Charge the deficit of a queue, in an order that has one, with what its visit was charged beyond the plan."""
+        return
 
     def look_further(self) -> None:
         """Service queues to which earlier walks of this call did not come, because they visited too many in vain."""

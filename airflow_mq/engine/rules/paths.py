@@ -110,6 +110,9 @@ class PathRounds(Order):
             if unfit == LOOK_PAST and not self.has_looked:
                 self._service_found(self.look_on(LOOK_PAST))
 
+    def overdraw(self, book: Book, weight: Weight) -> None:
+        charge_overrun(self.working_set, book, self.parts(weight))
+
     def stopped(self) -> Iterator[str]:
         """Yield the queues for which the meter could not pay any more, without those in groups that wait."""
         entries = self.ledger.entries
@@ -305,7 +308,7 @@ class PathRounds(Order):
 
 
 def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
-    """Charge weight beyond plans, at most `MOST_DEBT`, when a block settles or a walk ends, in any deficit order."""
+    """Charge weight beyond plans, at most `MOST_DEBT`, when a block settles or a visit ends, in any deficit order."""
     parts = min(parts, MOST_DEBT)
     working_set.changes.books.add(book.origin)
     if not working_set.config.paths or is_high(book.origin):

@@ -335,7 +335,7 @@ def apply_outcome(
     charged = charge_of(config, page, item, outcome, used, predicted, trusted=processor in config.trusted)
     verdict = _record_outcome(working_set, book, page, item, outcome, used, bounds)
     if processor is None and predicted is None and charged != used:
-        working_set.overruns[book.origin] = working_set.overruns[book.origin].plus(excess(used, charged))
+        working_set.overrun = working_set.overrun.plus(excess(used, charged))
     planned, attempts = used if processor is None else ZERO, int(not isinstance(outcome, Overweight))
     messages, size = (1, page.extent(item)) if verdict else (0, 0)
     working_set.charge(book.origin, Charge(planned, charged, 0, messages, size, attempts))
@@ -393,7 +393,7 @@ def record_done(
     if working_set.processor is None:
         planned = total
         if charged != total:
-            working_set.overruns[book.origin] = working_set.overruns[book.origin].plus(excess(total, charged))
+            working_set.overrun = working_set.overrun.plus(excess(total, charged))
     payloads = page.extents(first, first + count) if page.notes else size
     working_set.charge(book.origin, Charge(planned, charged, 0, count, payloads, count))
     working_set.touch(book, page)

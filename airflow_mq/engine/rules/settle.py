@@ -395,6 +395,10 @@ class ClaimSettler:
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
         most = book.settings.most if self.mosts is None else self.mosts.get(book.origin)
         bounds = self.bounds.of(most)
+        if item in page.notes or getattr(outcome, "used", None):
+            trusted = self.working_set.processor in config.trusted
+            charged = charge_of(config, page, item, outcome, planned, None, trusted=trusted)
+            result.overrun = result.overrun.plus(excess(planned, charged))
         verdict = apply_outcome(self.working_set, book, page, item, outcome, planned, bounds)
         used = ZERO if isinstance(outcome, Overweight) else getattr(outcome, "used", None) or planned
         result.used = result.used.plus(used)
@@ -412,9 +416,6 @@ class ClaimSettler:
             done = isinstance(outcome, (Done, Transferred))
             result.processed += done
             result.failed += not done
-            trusted = self.working_set.processor in config.trusted
-            charged = charge_of(config, page, item, outcome, planned, None, trusted=trusted)
-            result.overrun = result.overrun.plus(excess(planned, charged))
             if isinstance(outcome, Done):
                 if outcome.used:
                     result.measured.append((page.extent(item), outcome.used, planned))

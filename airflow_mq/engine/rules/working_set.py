@@ -132,8 +132,8 @@ class WorkingSet:
         self.skipped: defaultdict[str, list[str]] = defaultdict(list)
         #: Names of groups that this walk skips with everything below them, by reason.
         self.halted: defaultdict[str, set[str]] = defaultdict(set)
-        #: What a service in place charged queues beyond the planned weight of their messages.
-        self.overruns: defaultdict[str, Weight] = defaultdict(lambda: ZERO)
+        #: What a visit in place was charged beyond the planned weight of its messages.
+        self.overrun = ZERO
         #: Books that this walk does not service, because an earlier walk of the same call did.
         self.left_out: Collection[str] = ()
         self.changes = Changes()
@@ -216,7 +216,8 @@ class WorkingSet:
         """Let a queue wait for these buckets; return whether there is one."""
         for bucket in buckets:
             book.skipped = BUDGET
-            bucket.is_wanted |= not is_high(book.origin)
+            if not is_high(book.origin):
+                bucket.want()
         return bool(buckets)
 
     def spend(self, buckets: Iterable[Bucket], weight: Weight) -> None:

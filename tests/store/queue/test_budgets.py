@@ -248,6 +248,22 @@ def test_high_messages_owe_nothing_to_groups_that_wait_for_something_else(
             assert used == {"high": 5, "regular": 5}
 
 
+@pytest.mark.parametrize("size", [0, 10])
+def test_high_messages_owe_only_what_regular_ones_wait_for(make_queue: Maker, clock: Clock, size: int) -> None:
+    queue = make_queue(order="rotation", service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    # Time is scarce, and bytes are not.
+    queue.admin.set_origin("acme", rate="10ms/second", burst=10, rate_bytes="100000B/second", burst_bytes=10_000)
+    queue.enqueue_messages("acme", [b"x"] * 400, weight=Weight(1, 1_000), priority="high")
+    queue.enqueue_messages("acme", [b"x"] * 400, weight=Weight(1, size))
+    used: Counter[str] = Counter()
+    for _ in range(40):
+        block = plan(queue)
+        used.update(_levels(block))
+        finish(queue, block)
+        clock.advance(1)
+    assert used == {"high": 200, "regular": 200}
+
+
 def test_high_messages_take_all_of_a_budget_that_no_regular_ones_wait_for(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue(service_weight=Weight(10, 1 << 20), weigher=UNIT)
     queue.admin.set_origin("acme", rate="10ms/second", burst=8)

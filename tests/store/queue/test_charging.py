@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from time import sleep
 from typing import Any
 
@@ -22,6 +23,7 @@ from airflow_mq import (
 )
 from airflow_mq.engine.queue.attempts import BatchProcessor
 from airflow_mq.engine.queue.blocks import settling
+from airflow_mq.engine.rules import service
 from airflow_mq.engine.rules.charging import Charge
 from airflow_mq.engine.rules.outcome import BEGUN
 from airflow_mq.engine.store.charges import ChargeRow
@@ -171,6 +173,44 @@ def test_a_sender_gains_no_turns_by_declaring_too_little(make_queue: Maker, path
         queue.blocks.settle(block)
     # The first blocks carry what it declared.
     assert counts["sly"] <= counts["honest"] + 100
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_failed_attempt_of_a_message_declared_too_light_is_a_debt(make_queue: Maker, in_place: bool) -> None:
+    queue = make_queue(order="deficit", service_weight=Weight(100, 1 << 20), weigher=TEN)
+    queue.enqueue_messages("acme", [b"x"] * 5, weight=Weight(1, 1))
+    if in_place:
+        queue.service_queues(lambda _: Yield("later"))
+    else:
+        block = queue.blocks.plan()
+        report(queue, block, [Yield("later")] * 5)
+        queue.blocks.settle(block)
+    with queue.session.snapshot() as (_, working_set):
+        assert working_set.book("acme").deficit < 0
+
+
+@pytest.mark.parametrize("unfit", [2, 20])
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_further_look_and_an_interrupted_service_charge_debts(
+    make_queue: Maker, unfit: int, interrupted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "IN_VAIN", 4)
+    weigher = LinearWeigher(Weight(100, 0), Weight(0, 0))
+    queue = make_queue(order="deficit", service_weight=Weight(1_000, 1 << 20), weigher=weigher, max_block_queues=1)
+    queue.enqueue_messages([(f"heavy{number}", b"x") for number in range(unfit)], weight=Weight(900, 0))
+    queue.enqueue_messages("light", [b"x"] * 5, weight=Weight(1, 1))
+    tried: list[int] = []
+
+    def process(_: Any) -> None:
+        tried.append(1)
+        if interrupted and len(tried) == 5:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        queue.service_queues(process, Weight(500, 1 << 20))
+    assert len(tried) == 5
+    with queue.session.snapshot() as (_, working_set):
+        assert working_set.book("light").deficit < 0
 
 
 def test_decisions_are_not_charged(make_queue: Maker) -> None:

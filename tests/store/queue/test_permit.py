@@ -97,6 +97,19 @@ def test_permit_confines_reports(confined: MessageQueue) -> None:
     assert confined.footprint("acme/next").count == 1
 
 
+def test_permit_confines_outcomes_of_tokens(confined: MessageQueue) -> None:
+    confined.enqueue_messages("acme", [b"1", b"2"])
+    token = confined.leases.view("acme").try_next()
+    assert token is not None
+    for enqueue in ([("birch", b"1")], [("acme", Message(b"1", priority="high"))]):
+        with pytest.raises(NotPermitted):
+            token.complete(Done(enqueue=enqueue))
+        with pytest.raises(NotPermitted):
+            confined.leases.complete(token, Done(enqueue=enqueue))
+    token.complete(Done(enqueue=[("acme/next", b"1")]))
+    assert confined.footprint("birch").count == 0 and confined.footprint("acme/next").count == 1
+
+
 def test_permit_reaches_spark_jobs(confined: MessageQueue) -> None:
     pytest.importorskip("pyarrow")
     from airflow_mq.processors import Processor

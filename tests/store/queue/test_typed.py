@@ -143,6 +143,21 @@ def test_custom_codec_chooses_the_outcome(queue: MessageQueue) -> None:
         Undecodable("why", Done())
 
 
+def test_a_batch_that_sends_goes_on_beside_a_message_that_does_not_decode(queue: MessageQueue) -> None:
+    typed = queue.typed(dict)
+    typed.enqueue("a", {"n": 1})
+    queue.enqueue_message("a", b"not JSON")
+    typed.enqueue("a", {"n": 2})
+    result = typed.service_batches(lambda batch: queue.enqueue_message("out", b"x") and None, "a")
+    assert (result.processed, result.set_aside, queue.footprint("out").count) == (2, 1, 1)
+
+    # Messages that are tried again would be sent again.
+    typed.enqueue("a", {"n": 3})
+    answer = Yield("later")
+    result = typed.service_batches(lambda batch: queue.enqueue_message("out", b"x") and [answer] * len(batch), "a")
+    assert result.processed == 0 and queue.footprint("out").count == 1
+
+
 def test_unencodable_values_are_rejected(queue: MessageQueue) -> None:
     with pytest.raises(InvalidMessage, match="cannot encode float"):
         queue.typed(json_codec).enqueue("a", float("nan"))
