@@ -162,7 +162,8 @@ def enqueue_new_files(queue: MessageQueue, place: Path) -> Enqueued:
         name = json.loads(message.payload)["file"]
         taken = place / "taken" / name
         taken.parent.mkdir(parents=True, exist_ok=True)
-        for suffix in (".csv", ".sum"):
+        # Without its sums, a file that a crash leaves here is not sent again.
+        for suffix in (".sum", ".csv"):
             (place / "drop" / name).with_suffix(suffix).replace(taken.with_suffix(suffix))
     return enqueued
 

@@ -140,7 +140,7 @@ def weight_of(value: GivenWeight, name: str) -> Weight | None:
 
 def refuse_text_of(value: object, name: str) -> None:
     """Refuse text that Airflow made of None or a list, where an author's template is one expression."""
-    if isinstance(value, str) and (value == "None" or value.startswith("[")):
+    if isinstance(value, str) and (value == "None" or (value.startswith("[") and value.endswith("]"))):
         # It may contain payloads.
         raise AirflowFailException(
             f"invalid {name}: Airflow made text of {'None' if value == 'None' else 'a list'}; pass the value or an "

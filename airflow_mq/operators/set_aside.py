@@ -14,7 +14,7 @@ from airflow_mq.engine.rules.characters import shown, visible
 from airflow_mq.engine.rules.errors import InvalidInput, MessageQueueError, TokenRefused
 from airflow_mq.engine.rules.filters import FILTERS
 from airflow_mq.engine.rules.message import Address
-from airflow_mq.engine.rules.outcome import Yield
+from airflow_mq.engine.rules.outcome import StackLimitReached, Yield
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.operators.base import (
@@ -111,10 +111,11 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
                 summary = self._settle(queue, context, planned)
             except TokenRefused as error:
                 raise AirflowFailException(f"the outcome of message {address} came too late: {error}") from None
-        if summary["returned"] and isinstance(outcome, Yield):
+        if summary["returned"] and isinstance(outcome, (Yield, StackLimitReached)):
+            reason = getattr(outcome, "reason", "") or "without a reason"
             raise AirflowException(
-                f"message {address} was not executed: its processor raised or yielded "
-                f"({outcome.reason or 'without a reason'}); it stays set aside, and a retry executes it again"
+                f"message {address} was not executed: its processor raised or yielded ({reason}); it stays set aside, "
+                "and a retry executes it again"
             )
         if summary["returned"]:
             raise AirflowFailException(

@@ -422,7 +422,8 @@ class SetAsides:
                 working_set.loader.load_books(books)
                 for book in map(working_set.book, books):
                     before = book.message_count
-                    if left > 0 and working_set.pull_some(book, left):
+                    # A decision about a paused queue is refused.
+                    if left > 0 and not book.is_withheld and working_set.pull_some(book, left):
                         left -= book.message_count - before
 
     def _drop(self, wanted: Selection, fate: Fate, why: str, actor: str) -> int:
@@ -459,12 +460,12 @@ class SetAsides:
                 return
             after = found[-1].address
             refused: list[tuple[Address, Refused]] = []
+            chosen = [message for message in found if with_swept or message.reason != SWEPT]
+            left_out.swept += len(found) - len(chosen)
+            addresses = [message.address for message in chosen]
             if cut:
-                self._cut_inboxes(message.address for message in found)
+                self._cut_inboxes(addresses)
             with self.session.hold.transaction() as (unit, working_set):
-                chosen = [message for message in found if with_swept or message.reason != SWEPT]
-                left_out.swept += len(found) - len(chosen)
-                addresses = [message.address for message in chosen]
                 _prefetch(working_set, addresses)
                 held = claimed_by_hand(unit, self.ring_id, addresses)
                 for message in chosen:

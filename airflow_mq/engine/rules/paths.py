@@ -327,7 +327,8 @@ def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
         deficit = book.deficit - units_of(parts, 1 if nested else working_set.loader.settings(book.origin).share)
     book.deficit = deficit
     for path in [*groups_of(book.origin), own]:
-        group = working_set.groups.get(path)
-        if group is not None and (turns is None or turns.charge(path, parts, is_group=True) is None):
+        if turns is not None and turns.charge(path, parts, is_group=True) is not None:
+            continue
+        if group := working_set.groups.get(path):
             group.deficit -= units_of(parts, working_set.loader.settings(path.removesuffix(SEPARATOR)).share)
             working_set.changes.groups.add(path)

@@ -52,13 +52,9 @@ class Rings(Repository):
         """Return the settings of a ring, and keep others from changing them until the transaction ends."""
         return self.unit.only("hold_config", ring=ring)[0]
 
-    def hold_origins(self, ring: int) -> tuple[Any, bool]:
-        """Keep other senders from adding queues until the transaction ends.
-
-        Return the settings of the ring, and whether the transaction sees the queues that others added.
-        """
-        config, is_current, *_ = self.unit.only("hold_origins", ring=ring)
-        return config, bool(is_current)
+    def hold_origins(self, ring: int) -> bool:
+        """Keep other senders from adding queues until the end; return whether the transaction sees what they added."""
+        return bool(self.unit.only("hold_origins", ring=ring)[0])
 
     def change(self, ring: int, config: object) -> None:
         """Replace the settings of a ring."""

@@ -225,7 +225,7 @@ class EnqueueOperator(QueueOperator):
             return own
         if own:
             return key_for(base, f"key {own}")
-        return key_for(base, str(number)) if self.idempotent else None
+        return key_for(base, f"message {number}") if self.idempotent else None
 
 
 def as_bytes(payload: Any) -> bytes:

@@ -235,6 +235,17 @@ def test_requeue_of_many_is_all_or_nothing(queue: MessageQueue) -> None:
     assert [payload for _, payload in serve(queue, limit=WIDE)] == [b"%d" % number for number in range(10)]
 
 
+def test_requeue_cuts_nothing_of_a_paused_queue(queue: MessageQueue, heavy: Address) -> None:
+    queue.enqueue_message("acme", b"later")
+    queue.admin.pause("acme")
+    queue.admin.change_ring(service_weight=Weight(10 * HEAVY.time, 1 << 20))
+    assert len(queue.set_aside.requeue_all().stayed) == 1
+    with pytest.raises(QueuePaused):
+        queue.set_aside.requeue(heavy)
+    with queue.session.snapshot(stored=True) as (_, working_set):
+        assert working_set.book("acme").message_count == 1
+
+
 @pytest.mark.parametrize("all_at_once", [False, True])
 def test_requeue_cuts_what_was_sent_before_in_bounded_transactions(
     queue: MessageQueue, heavy: Address, monkeypatch: pytest.MonkeyPatch, all_at_once: bool

@@ -25,7 +25,9 @@ from airflow_mq.engine.queue.attempts import BatchProcessor
 from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.rules import service
 from airflow_mq.engine.rules.charging import Charge
+from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.outcome import BEGUN
+from airflow_mq.engine.rules.tree import units_of
 from airflow_mq.engine.store.charges import ChargeRow
 from airflow_mq.engine.store.codec import pack_charges
 from tests.holding import drop_lease, take_lease
@@ -187,6 +189,15 @@ def test_a_failed_attempt_of_a_message_declared_too_light_is_a_debt(make_queue: 
         queue.blocks.settle(block)
     with queue.session.snapshot() as (_, working_set):
         assert working_set.book("acme").deficit < 0
+
+
+def test_a_debt_of_the_first_message_of_a_group_is_its_own(make_queue: Maker) -> None:
+    queue = make_queue(order="deficit", paths=True, service_weight=Weight(100, 1 << 20), weigher=TEN)
+    queue.enqueue_message("sly/a", b"x", weight=Weight(1, 1))
+    queue.service_queues(lambda _: None)
+    with queue.session.snapshot() as (_, working_set):
+        working_set.loader.load_groups()
+        assert working_set.groups["sly/"].deficit <= -units_of(BLOCK_PARTS // 10, 1)
 
 
 @pytest.mark.parametrize("unfit", [2, 20])

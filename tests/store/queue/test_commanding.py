@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from airflow_mq import Done, Message, MessageQueue, Weight, Yield
 from airflow_mq.engine.queue.tokens import ReferenceToken
 from airflow_mq.engine.rules.errors import (
     AlreadyExecuted,
+    Busy,
     ConnectionUnfit,
     InvalidInput,
     KeyConflict,
@@ -292,6 +294,35 @@ def test_transfer_to_a_ring_with_smaller_pages_is_rejected(make_queue: Maker, ca
         queue.commands(caller.connection).transfer(token, "a", ring="small").execute()
     caller.commit()
     assert token.fetch() == b"x" * 100 and small.footprint("a").count == 0
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_first_high_messages_are_transferred_all_or_none(make_queue: Maker, held: bool) -> None:
+    queue, small = make_queue(patience=0.5), make_queue("small", heap_size=64)
+    queue.enqueue_messages([("a", b"x"), ("b", b"x" * 100)], priority="high")
+    first, second = next_of(queue, "a"), next_of(queue, "b")
+    with pytest.raises(MessageTooLong):
+        queue.leases.transfer([first, second], "c", ring="small")
+    assert first.fetch() == b"x" and second.fetch() == b"x" * 100 and small.footprints() == []
+    with ExitStack() as stack:
+        if held and not make_queue.uri.startswith("sqlite"):
+            # Another transaction has the settings of the ring.
+            stack.enter_context(make_queue("small").store.writing()).rings.held_config(small.session.ring_id)
+            with pytest.raises(Busy):
+                queue.leases.transfer(first, "c", ring="small")
+            assert first.fetch() == b"x" and small.footprints() == []
+    queue.leases.transfer(first, "c", ring="small")
+    assert serve(small) == [("c", b"x")] and queue.footprint("a").count == 0
+    second.give_back()
+
+
+def test_a_refused_push_marks_no_ring_as_one_with_high_messages(make_queue: Maker, caller: Caller) -> None:
+    queue = make_queue()
+    caller.run("INSERT INTO business VALUES ('row')")
+    with pytest.raises(MessageTooLong):
+        queue.commands(caller.connection).push("a", Message(b"x" * 100_000, priority="high")).execute()
+    caller.commit()
+    assert not make_queue().config.high
 
 
 @pytest.mark.parametrize("how", ["serve", "block", "discard", "reap", "forecast"])

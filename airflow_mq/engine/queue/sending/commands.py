@@ -164,9 +164,10 @@ class Push(Command[Enqueued]):
 
     def _send(self, unit: Unit, messages: Iterable[bytes | Message]) -> Enqueued:
         sender = Sender(self.target)
-        if HIGH in (self.terms.priority, *(message.priority for message in messages if isinstance(message, Message))):
-            self._allow_high(unit)
         with closing(sender.pack(zip(repeat(self.origin), messages), self.terms)) as call:
+            if call.first_high:
+                self._allow_high(unit)
+                call.first_high = False
             return sender.write(unit, call)
 
     def _allow_high(self, unit: Unit) -> None:
@@ -175,7 +176,8 @@ class Push(Command[Enqueued]):
         In the caller's transaction, it would lock the settings of the ring until the commit.
         """
         target = self.target
-        if not target.config.high and not unit.draws_ids:
+        is_callers = self.commands.connection is not self.commands.session.store
+        if is_callers and not target.config.high and not unit.draws_ids:
             with suppress(Busy, StoreError):
                 with target.store.writing(patience=0.0) as own:
                     own.rings.allow_high(target.ring_id)

@@ -178,13 +178,12 @@ def refuse_new_origins(session: RingSession, unit: Unit, origins: Iterable[str])
     ring, wanted = session.ring_id, sorted(set(map(origin_of, origins)))
     if not _unknown(unit, ring, wanted):
         return
-    held, is_current = unit.rings.hold_origins(ring)
-    if not is_current:
+    if not unit.rings.hold_origins(ring):
         raise InvalidInput(
             "invalid isolation level of the transaction: expected READ COMMITTED to send from a new origin to a ring "
             "with max_origins or max_origins_per_group; otherwise it would not see the origins that others added"
         )
-    config = session.remember_config(held)
+    config = session.remember_config(unit.rings.named(session.ring).config)
     fresh = _unknown(unit, ring, wanted)
     if config.max_origins is not None:
         room = config.max_origins - _count(unit, ring, [(PAST_HIGH, PAST_ALL)], config.max_origins)
@@ -297,7 +296,7 @@ class Sender:
         """After the commit of a call, wake services, write sums for quotas, and call the listeners."""
         self.store.wake(self.ring_id)
         if call.unsummed:
-            with suppress(Busy, StoreError), self.store.writing(at_once=True) as unit:
+            with suppress(Busy, StoreError), self.store.writing(wait=False, patience=0.0, at_once=True) as unit:
                 self.store.add_up(unit, self.ring_id, call.unsummed, STEP)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
@@ -338,7 +337,8 @@ class Sender:
         if not session.has_quota(sizes, unit):
             self.store.send(unit, self.ring_id, rows, call.due)
         elif send_within_quotas(session, unit, rows, sizes, call.due, at_once=at_once) and (call.keys or call.blobs):
-            call.unsummed = list(sizes)
+            # The only writer of a store that draws ids has written them.
+            call.unsummed = [] if unit.draws_ids else list(sizes)
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: SendTerms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""

@@ -48,13 +48,13 @@ SELECT r.config FROM {s}ring r WHERE r.id = :ring
 SELECT r.config FROM {s}ring r WHERE r.id = :ring FOR NO KEY UPDATE
 
 -- name: hold_origins
--- Return the settings of a ring for a sender that may add a queue to a ring with an origin limit, and whether the next
--- statement sees the queues that others added. The writing transaction is the only one.
-SELECT r.config, true FROM {s}ring r WHERE r.id = :ring
+-- Let senders that may add a queue to a ring with an origin limit wait for each other; return whether the next statement
+-- sees the queues that others added. The writing transaction is the only one.
+SELECT true FROM {s}ring r WHERE r.id = :ring
 
 -- name: hold_origins (postgres)
--- Senders that add queues wait for each other. Nothing else waits for them, so they lock no row.
-SELECT r.config, left(current_setting('transaction_isolation'), 4) = 'read',
+-- Nothing else waits for them, so they lock no row.
+SELECT left(current_setting('transaction_isolation'), 4) = 'read',
        CAST(pg_advisory_xact_lock(CAST(CAST('{s}ring'::regclass AS oid) AS integer), r.id) AS text)
 FROM {s}ring r WHERE r.id = :ring
 
