@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_470),
-    "lines of store": Budget(8_978),
-    "lines of queue": Budget(11_926),
+    "lines of rules": Budget(7_471),
+    "lines of store": Budget(8_974),
+    "lines of queue": Budget(11_929),
     "lines of the engine": Budget(28_374, 19_500),
     "lines of the command line": Budget(5_875),
-    "lines of the package": Budget(51_165, 38_000),
+    "lines of the package": Budget(51_167, 38_000),
     "lines of SQL without migrations": Budget(1_899, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
