@@ -120,8 +120,6 @@ CREATE TABLE {s}book (
     CHECK ((ticket IS NOT NULL) = (end_page > begin_page))
 ) WITH (fillfactor = 80);
 CREATE INDEX book_by_ticket ON {s}book (ring, high DESC, ticket) WHERE ticket IS NOT NULL;
--- Books outlive their messages, so an origin limit counts those that store some.
-CREATE INDEX book_that_stores ON {s}book (ring, origin, age) WHERE pages > 0 OR ticket IS NOT NULL;
 
 CREATE TABLE {s}page (
     ring smallint NOT NULL,
