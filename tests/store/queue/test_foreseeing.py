@@ -504,7 +504,7 @@ def test_explain_reports_why_a_message_is_set_aside(make_queue: Maker) -> None:
     queue = make_queue(order="rotation", max_attempts=1)
     queue.enqueue_message("acme", b"x")
     queue.blocks.settle(queue.blocks.plan())
-    assert "too often" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
+    assert "is not tried again" in queue.inspect.explain_message(Address("acme", 0, 0)).sentence
     queue.enqueue_message("globex", b"x")
     queue.sweep_queue("globex")
     assert "swept" in queue.inspect.explain_message(Address("globex", 0, 0)).sentence
