@@ -37,6 +37,10 @@ EVIL = [
 PROCESSORS = Processors([Processor("all", FUNCTION, spark={"conf": {"spark.x": "y"}, "driver_memory": "1g"})])
 
 
+#: Starts processes, also while none is started in place of spark-submit.
+POPEN = subprocess.Popen
+
+
 class Submitted:
     """Processes that were started in place of spark-submit."""
 
@@ -505,6 +509,73 @@ def test_through_the_exchange_a_job_knows_neither_address_nor_token(
     assert {name for name in submitted.env[0] if name.startswith("AIRFLOW_MQ_")} == {"AIRFLOW_MQ_MARK"}
     run.settle(exchange=str(folder))
     assert not Path(given).exists()
+
+
+def test_a_job_whose_block_is_lost_ends(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    started: list[subprocess.Popen[str]] = []
+
+    def popen(argv: list[str], **how: Any) -> subprocess.Popen[str]:
+        started.append(POPEN(["sleep", "60"], **how))
+        sqlite_queue.blocks.release(run.xcoms["plan", "block"]["token"])
+        return started[0]
+
+    monkeypatch.setattr(hook.subprocess, "Popen", popen)
+
+    with pytest.raises(Exception, match="the job came too late: its block was settled or released"):
+        run.execute(job(run, exchange=str(tmp_path), lease=1), 0)
+
+    with started[0] as process:
+        assert process.wait(30) == -signal.SIGTERM
+    assert sqlite_queue.footprint("a").count == 1
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_output_that_is_no_text_fails_no_job_and_an_error_leaves_none(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, is_readable: bool
+) -> None:
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    from airflow_mq.operators.spark.hook import MessageSparkHook
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    started: list[subprocess.Popen[str]] = []
+
+    def popen(argv: list[str], **how: Any) -> subprocess.Popen[str]:
+        script = "printf 'caf\\351\\n'" + ("" if is_readable else "; sleep 60")
+        started.append(POPEN(["sh", "-c", script], **how))
+        return started[0]
+
+    def fail(self: Any, lines: Any) -> None:
+        raise RuntimeError(next(lines))
+
+    monkeypatch.setattr(hook.subprocess, "Popen", popen)
+    if is_readable:
+        run.execute(job(run), 0)
+    else:
+        monkeypatch.setattr(MessageSparkHook, "_process_spark_submit_log", fail)
+        with pytest.raises(RuntimeError, match="caf\N{REPLACEMENT CHARACTER}"):
+            run.execute(job(run), 0)
+    with started[0] as process:
+        assert (process.wait(30) == 0) == is_readable
+    sqlite_queue.blocks.release(run.xcoms["plan", "block"]["token"])
+
+
+def test_an_xcom_that_cannot_be_stored_fails_no_job(caplog: pytest.LogCaptureFixture) -> None:
+    from airflow_mq.operators.spark.job_listener import JobListener
+
+    def fail(known: Any) -> None:
+        raise RuntimeError("no API server")
+
+    lines = ["airflow_mq: Spark application local-17\n", "done\n"]
+    assert list(JobListener(fail).lines(lines)) == lines
+    assert "the job's id and address could not be stored as XCom: no API server" in caplog.text
 
 
 def test_settling_deletes_folders_of_blocks_that_ended_without_it(

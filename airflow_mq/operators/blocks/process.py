@@ -10,7 +10,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseHook
 
-from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.observe import traces
@@ -54,6 +54,9 @@ SPARK_CONNECTION = "spark_default"
 RESOURCE_MANAGER = "yarn_resourcemanager_webapp_address"
 #: Name of a job that the provider's operator gives where the author gives none.
 UNNAMED = "arrow-spark"
+TOO_LATE = (
+    "the job came too late: its block was settled or released; messages without an outcome are back in their queues"
+)
 
 
 class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
@@ -151,14 +154,22 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         from airflow_mq.spark.exchange import hand_over, take_back
         from airflow_mq.spark.lease import BlockLease
 
-        with BlockLease(queue, token, lease):
-            folder = hand_over(queue, token, processors, part, exchange_at(self.exchange))
-            self.application_args = job_arguments(queue.ring, processors, part, folder, lease)
-            try:
-                self._submit(context)
-            finally:
-                # A job that failed half way has reported its first half.
-                self.log.info("%s: outcomes of %s.", part["name"], many(take_back(queue, token, folder), "message"))
+        keeper = BlockLease(queue, token, lease, self._end_job)
+        try:
+            with keeper:
+                folder = hand_over(queue, token, processors, part, exchange_at(self.exchange))
+                self.application_args = job_arguments(queue.ring, processors, part, folder, lease)
+                if keeper.refused:
+                    raise keeper.refused
+                try:
+                    self._submit(context)
+                finally:
+                    # A job that failed half way has reported its first half.
+                    self.log.info("%s: outcomes of %s.", part["name"], many(take_back(queue, token, folder), "message"))
+        except Exception as error:
+            if keeper.refused or isinstance(error, TokenRefused):
+                raise AirflowFailException(TOO_LATE) from error
+            raise
 
     def _rendered_options(self, context: Context, processor: Processor) -> dict[str, Any]:
         try:
@@ -179,10 +190,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         except AirflowException as error:
             job = self._client or self._hook
             if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == arguments.REFUSED:
-                raise AirflowFailException(
-                    "the job came too late: its block was settled or released; messages without an outcome are back "
-                    "in their queues"
-                ) from error
+                raise AirflowFailException(TOO_LATE) from error
             if isinstance(job, MessageSparkHook) and job.returncode:
                 # The provider's text is the command and the last lines of output, which may quote messages.
                 raise AirflowException(self._failure(job, job.returncode)) from None
@@ -250,6 +258,9 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
 
     def on_kill(self) -> None:
         Servicing.on_kill(self)
+        self._end_job()
+
+    def _end_job(self) -> None:
         if self._client is not None:
             self._client.end()
         elif isinstance(self._hook, MessageSparkHook):

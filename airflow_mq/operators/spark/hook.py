@@ -89,6 +89,17 @@ class MessageSparkHook(SparkSubmitHook):
         if self._submit_sp is not None and self._submit_sp.poll() is None:
             end_tree(self._submit_sp.pid)
 
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        try:
+            # Python workers may print any bytes.
+            driver: str | None = super().submit(application, errors="replace", **kwargs)
+        except BaseException:
+            # A driver in client mode would renew the lease while a retry runs; one on the cluster is found again.
+            if not self.is_cluster:
+                self.end_job()
+            raise
+        return driver
+
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(itr if self.listener is None else self.listener.lines(itr))
 

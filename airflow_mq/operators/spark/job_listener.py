@@ -6,12 +6,15 @@ the driver has printed its application may quote messages, and are ignored.
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 
 from airflow_mq.spark.arguments import MARK, PREFIX
 from airflow_mq.spark.cause import error_of
+
+log = logging.getLogger("airflow_mq.spark")
 
 #: Key of the XCom, `{"id": …, "url": …}`.
 SPARK_JOB = "spark_job"
@@ -82,4 +85,8 @@ class JobListener:
         more = {"id": self.known["id"] or id_, "url": self.known["url"] or url}
         if more != self.known:
             self.known = more
-            self.publish(dict(more))
+            try:
+                self.publish(dict(more))
+            except Exception as error:
+                # The link to a job is not worth the job.
+                log.warning("the job's id and address could not be stored as XCom: %s", error)
