@@ -39,6 +39,7 @@ from __future__ import annotations
 import logging
 import math
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -62,14 +63,23 @@ from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.block import Block
 from ..engine.queue.sending.repeats import DIGEST, RepeatedSender, SentRow
 from ..engine.queue.sending.sender import Sender, SendTerms
-from ..engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock
+from ..engine.queue.values import Report
+from ..engine.rules.errors import (
+    Busy,
+    CommitInDoubt,
+    InvalidInput,
+    StoreBusy,
+    StoreUnreachable,
+    TokenRefused,
+    UnknownBlock,
+)
 from ..engine.rules.message import Message, read_number
-from ..engine.rules.priority import REGULAR, check_priority
+from ..engine.rules.priority import REGULAR, check_priority, origin_of
 from ..engine.rules.units import check_seconds
 from .arguments import BLOCK, STORE
 from .lease import BlockLease
 from .reports import chunked, patiently
-from .store_side import StoreChannel, block_name, from_environment, live_block, shares_of, terms_of
+from .store_side import StoreChannel, block_name, from_environment, live_block, shares_of, terms_of, with_payloads
 from .tables import MESSAGES, MESSAGES_DDL, tables_of
 
 if TYPE_CHECKING:
@@ -225,9 +235,16 @@ class WaitingReader(DataSourceReader):
         return [Share(group) for group in groups if group]
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
-        with self.channel.connect() as queue:
+        # The first connection holds a snapshot while the second one opens external payloads.
+        with self.channel.connect() as queue, self.channel.connect() as payloads:
             batches = queue.inspect.waiting(*partition.share, limit=self.checked.limit)
-            yield from tables_of(batches, names=self.names)
+            yield from tables_of(with_payloads(payloads, batches, _missing), names=self.names)
+
+
+def _missing(reports: Sequence[Report]) -> None:
+    for report in reports:
+        where = f"{origin_of(report.book)}:{report.page}:{report.first}"
+        log.warning("left out the message %s: its external payload is missing", ascii(where))
 
 
 # -- writing --
@@ -346,10 +363,21 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Stop planning after as many messages as are stored now; Spark ends the query when it is offered no more."""
-        self._left = len(self.queue)
+        self._left = patiently(lambda: len(self.queue))
 
     def latestOffset(self, start: Offset, limit: ReadLimit | None = None) -> Offset:
         """Settle the committed micro-batch, and plan the next if anything is ready."""
+        try:
+            return self._next(start)
+        except (Busy, StoreBusy, StoreUnreachable, CommitInDoubt) as error:
+            # A run on a schedule would end as if nothing waited.
+            if self._left < math.inf:
+                raise
+            log.warning("no micro-batch could be planned (%s); trying again", error)
+            time.sleep(1.0)
+            return start
+
+    def _next(self, start: Offset) -> Offset:
         self.commit(start)
         if self._left <= 0:
             return start
@@ -373,7 +401,7 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if block is not None:
             with suppress(TokenRefused, UnknownBlock):
                 self._keep(block)
-                return _shares(self.queue, block.token, self.checked.partitions)
+                return patiently(partial(_shares, self.queue, block.token, self.checked.partitions))
         log.warning(
             "the block of micro-batch %d has ended: the batch stays empty, and its messages come in a later one",
             batch_number(end),
@@ -415,7 +443,7 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _block_of(self, offset: Offset) -> Block | None:
         """Return the live block that an offset names; None if it has ended."""
-        block = self.queue.blocks.live(self._key(batch_number(offset)))
+        block = patiently(lambda: self.queue.blocks.live(self._key(batch_number(offset))))
         return block if block and block_name(block.id, block.token) == offset["block"] else None
 
     def _keep(self, block: Block) -> None:

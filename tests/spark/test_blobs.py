@@ -65,6 +65,20 @@ def test_what_a_ring_calls_too_large_stays_a_reference(queue: MessageQueue) -> N
     assert ("acme", LARGE) not in SEEN and ("acme", b"plain") in SEEN
 
 
+def test_a_reader_of_waiting_messages_gets_payloads(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow_mq.spark.source import Options, Share, WaitingReader
+
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+    reader = WaitingReader(Options({}), ["payload"])
+    tables = [table for share in reader.partitions() for table in reader.read(share)]  # type: ignore[arg-type]
+    assert isinstance(reader.partitions()[0], Share)
+    assert [payload for table in tables for payload in table.column("payload").to_pylist()] == [LARGE, b"plain"]
+    assert "left out the message 'acme:0:1': its external payload is missing" in caplog.text
+    assert _fates(queue) == [] and queue.footprint("acme").count == 3
+
+
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_over_a_folder(queue: MessageQueue, tmp_path: Path, is_whole: bool) -> None:
     reference = next(Reference.of(blob.hash, blob.size) for blob in queue.payloads.list() if blob.size == len(LARGE))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.errors import Busy, CommitInDoubt, InvalidInput, StoreBusy, StoreUnreachable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -191,6 +192,44 @@ def test_a_run_on_a_schedule_settles_what_waited_when_it_began(
     assert sorted(seen) == list(range(8))
     assert not queue.blocks.list("planned")
     assert queue.footprint("a").count == 8  # of a sender that never pauses
+
+
+@pytest.mark.parametrize("error", [Busy, StoreBusy, StoreUnreachable, CommitInDoubt])
+def test_a_stream_waits_for_its_ring(
+    make_ring: Callable[..., MessageQueue],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Any,
+) -> None:
+    from airflow_mq.spark import source
+
+    queue = make_ring()
+    queue.enqueue_message("a", b"x")
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+    monkeypatch.setattr(source, "time", SimpleNamespace(sleep=lambda seconds: None))
+    stream = source.BlockStream(source.Options({"ring": queue.ring}), ["payload"])
+    start, plan = stream.initialOffset(), stream.queue.blocks.plan
+
+    def planned_and_lost(*args: Any, **how: Any) -> Any:
+        if error is CommitInDoubt:
+            plan(*args, **how)
+        raise error("the ring is in use")
+
+    try:
+        monkeypatch.setattr(stream.queue.blocks, "plan", planned_and_lost)
+        assert [stream.latestOffset(start) for _ in range(2)] == [start, start]
+        assert caplog.text.count("no micro-batch could be planned (the ring is in use); trying again") == 2
+        stream.prepareForTriggerAvailableNow()
+        with pytest.raises(error):
+            stream.latestOffset(start)
+        monkeypatch.undo()
+        monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+        end = stream.latestOffset(start)
+        assert (end["batch"], len(stream.partitions(start, end))) == (1, 1)
+        stream.commit(end)
+    finally:
+        stream.stop()
+    assert queue.footprint("a").count == 0
 
 
 def test_a_lease_is_a_duration_as_everywhere() -> None:
