@@ -112,7 +112,8 @@ class Received:
     repeated: int = 0
     #: Number of messages that can never be enqueued and were put aside.
     refused: int = 0
-    #: Number of messages that a full queue or ring left at the source; one that is read in order stops at the first.
+    #: Number of messages left at the source, because they cannot be read now or a queue or the ring is full; a source
+    #: that is read in order stops at the first.
     left: int = 0
 
     def __add__(self, other: Received) -> Received:
@@ -122,7 +123,13 @@ class Received:
         text = f"received {many(self.count, 'message')} of {self.size:,} bytes"
         text += f"; {self.repeated:,} had been received before" if self.repeated else ""
         text += f"; {self.refused:,} put aside" if self.refused else ""
-        return text + (f"; {self.left:,} left at the source, because a queue or the ring is full" if self.left else "")
+        return text + (f"; {self.left:,} left at the source; the log states why" if self.left else "")
+
+
+def unmatched(source: Adapter) -> str:
+    """Return a remark on files that a landing's pattern did not match; empty without any."""
+    count, first = getattr(source, "unmatched", 0), getattr(source, "first_unmatched", "")
+    return f"; the pattern does not match what is there: {many(count, 'file')}, {first!a} first" if count else ""
 
 
 def receive(
@@ -184,7 +191,9 @@ def _take(
                 except Changed:
                     log.info("%s changed while it was read; it is left for the next run", ascii(item.place))
                 except PermissionError as error:
-                    why = f"it cannot be read: {error}"
+                    why = f"it cannot be read: {error.strerror}"
+                    if isinstance(adapter, Skips):
+                        total, why = total + _leave(adapter, item, why), None
             if why is not None:
                 total += _enqueue(adapter, ready, enqueue, full)
                 ready = []

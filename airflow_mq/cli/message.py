@@ -374,7 +374,7 @@ def _of_settings(args: Namespace) -> object:
 
 
 def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> bool:
-    from ..adapters import Received, receive
+    from ..adapters import Received, receive, unmatched
 
     with session.queue() as queue, session.out.progress("receiving") as told, closing(make()) as source:
         done = receive(
@@ -386,15 +386,9 @@ def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> 
             priority=args.priority,
             progress=lambda so_far: told(str(so_far)),
         )
-        unmatched = _unmatched(source) if done == Received() else ""
-    session.out.answer(done, str(done) + unmatched)
+        remark = unmatched(source) if done == Received() else ""
+    session.out.answer(done, str(done) + remark)
     return not done.refused
-
-
-def _unmatched(source: Adapter) -> str:
-    """Return a remark on files that the pattern did not match, if nothing was received."""
-    count, first = getattr(source, "unmatched", 0), getattr(source, "first_unmatched", "")
-    return f"; the pattern does not match what is there: {many(count, 'file')}, {first!a} first" if count else ""
 
 
 MESSAGE = Group(

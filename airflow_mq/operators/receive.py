@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook
 
-from airflow_mq.adapters import BATCH, Received, receive
+from airflow_mq.adapters import BATCH, Received, receive, unmatched
 from airflow_mq.engine.rules.errors import InvalidInput, NotPermitted
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.observe import lineage
@@ -84,10 +84,13 @@ class ReceiveMessagesOperator(QueueOperator):
         except InvalidInput as error:
             raise AirflowFailException(str(error)) from error
         try:
-            return receive(
+            received = receive(
                 queue, source, most=most, batch=self.batch, weight=weight_of(self.weight, "weight"),
                 priority=self.priority, progress=lambda so_far: self.log.info("So far: %s.", so_far),
             )  # fmt: skip
+            if received == Received() and (remark := unmatched(source)):
+                self.log.warning("Nothing was received%s.", remark)
+            return received
         except NotPermitted as error:
             # A retry would be refused again.
             raise AirflowFailException(str(error)) from None

@@ -46,6 +46,19 @@ def test_a_folder_is_received_once(queue: MessageQueue, run: Run, landing: Path)
     assert run.execute(files(landing))["count"] == 0
 
 
+def test_files_that_the_pattern_does_not_match_are_logged(
+    sqlite_queue: MessageQueue, run: Run, landing: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (landing / "1.json").write_bytes(b"one")
+    run.execute(files(landing))
+    assert "does not match" not in capsys.readouterr().out
+    run.execute(files(landing))
+    assert (
+        "Nothing was received; the pattern does not match what is there: 1 file, '1.json' first."
+        in capsys.readouterr().out
+    )
+
+
 def test_a_weight_and_a_priority_for_all(sqlite_queue: MessageQueue, run: Run, landing: Path) -> None:
     run.execute(files(landing, weight="[70, 8]", priority="high"))
     (one,) = sqlite_queue.inspect.peek("acme")

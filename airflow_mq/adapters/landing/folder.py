@@ -43,6 +43,8 @@ class LocalPlace(Place):
                         elif entry.is_file(follow_symlinks=False):
                             yield from self._complete(path, entry, settle)
             except OSError as error:
+                if not prefix:
+                    raise
                 log.warning("cannot read the folder %s: %s", ascii(prefix), error.strerror)
         unreachable.report()
 

@@ -255,7 +255,8 @@ class Landing:
         except PermissionError as error:
             key = self._key(found)
             self._of[key] = found, True
-            yield Arrived(key, reading.origin, b"", found.path, unfit=f"it cannot be read: {error.strerror}", size=1)
+            # Its content is this error: a receiver leaves the file for a later run, when it may be readable.
+            yield Arrived(key, reading.origin, None, found.path, content=partial(_denied, error), size=1)
 
     def _key(self, found: Found, *more: str) -> str:
         return key_for("landing", self.place.name, found.path + "@" + found.stamp, *more)
@@ -300,6 +301,10 @@ class Landing:
             key, reading.origin, line.data, ":".join((found.path, *number)), headers, content, line.length, line.unfit,
             replaceable=True,
         )  # fmt: skip
+
+
+def _denied(error: PermissionError) -> IO[bytes]:
+    raise error
 
 
 class Listing:

@@ -355,7 +355,14 @@ def test_a_path_without_the_optional_origin_does_not_match(quick: MessageQueue, 
     assert (look.unmatched, sorted(folder.left())[2:]) == (2, ["1", "2"])
 
 
-def test_a_file_that_may_not_be_read(quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_file_that_may_not_be_read_stays(
+    quick: MessageQueue,
+    folder: Ground,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    lines: bool,
+) -> None:
     opened = LocalPlace.open
 
     def refused(self: LocalPlace, found: Any) -> Any:
@@ -367,5 +374,28 @@ def test_a_file_that_may_not_be_read(quick: MessageQueue, folder: Ground, monkey
     folder.drop("acme/1", b"one")
     folder.drop("acme/2", b"x" * 100_000)
     folder.drop("birch/1", b"two")
-    assert receive(quick, folder.look()) == Received(1, 3, refused=2)
-    assert "cannot be read" in Path(folder.root, ".refused/acme/2.why").read_text()
+    assert receive(quick, folder.look(after="keep", lines=lines)) == Received(1, 3, left=2)
+    assert "'acme/2' is left for a later run: it cannot be read: Permission denied" in caplog.text
+    # Another mode changes neither the time nor the size of a file.
+    monkeypatch.setattr(LocalPlace, "open", opened)
+    assert receive(quick, folder.look(after="keep", lines=lines)) == Received(2, 100_003)
+
+
+def test_a_landing_folder_that_may_not_be_read_is_an_error(
+    quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.drop("acme/1", b"one")
+    folder.drop("birch/1", b"two")
+    scandir, denied = os.scandir, [os.stat(folder.root).st_ino, os.stat(f"{folder.root}/acme").st_ino]
+
+    def refused(opened: int) -> Any:
+        if os.fstat(opened).st_ino in denied:
+            raise PermissionError(13, "Permission denied")
+        return scandir(opened)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PermissionError):
+        receive(quick, folder.look())
+    # The others below it are received.
+    del denied[0]
+    assert receive(quick, folder.look()) == Received(1, 3)

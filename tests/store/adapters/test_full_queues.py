@@ -57,7 +57,7 @@ def test_a_source_in_order_stops_at_a_full_queue_and_goes_on(
     source, seen = InOrder(messages), list[tuple[str, bytes]]()
     first = receive(queue, source)
     assert (first.count, first.left, source.committed) == (2, 4, 2) and not source.refused
-    assert "4 left at the source, because a queue or the ring is full" in str(first)
+    assert "4 left at the source; the log states why" in str(first)
     assert [record.getMessage()[:30] for record in caplog.records] == ["'2' is left for a later run: q"]
     assert receive(queue, source).count == 0
     for _ in range(3):
