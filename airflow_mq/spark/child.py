@@ -44,6 +44,9 @@ def in_child(
             while True:
                 while idle and not stream.poll(seconds):
                     idle()
+                    # A helper of the processor may hold the pipe open after the child has ended.
+                    if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) and not stream.poll(0):
+                        raise ChildDied(_ending(child))
                 try:
                     answer = stream.recv()
                 except (EOFError, OSError, UnpicklingError):

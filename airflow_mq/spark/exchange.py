@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from importlib.util import find_spec
 from io import BytesIO
@@ -109,6 +109,7 @@ class Folder:
     def __truediv__(self, name: str) -> Folder:
         return Folder(f"{self.path.rstrip('/')}/{name}")
 
+    @cached_property
     def _place(self) -> tuple[pafs.FileSystem, str]:
         if "://" not in self.path:
             return pafs.LocalFileSystem(), self.path
@@ -135,7 +136,7 @@ class Folder:
 
     def write(self, name: str, data: IO[bytes]) -> None:
         """Write a file, whole or not at all."""
-        files, place = self._place()
+        files, place = self._place
         files.create_dir(place, recursive=True)
         target = f"{place}/{name}"
         # Object stores show a file when it is complete; a file system shows it as it grows.
@@ -160,7 +161,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """Read a file."""
-        files, place = self._place()
+        files, place = self._place
         try:
             with files.open_input_stream(f"{place}/{name}") as stream:
                 return bytes(stream.read())
@@ -169,7 +170,7 @@ class Folder:
 
     def tables(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the row groups of a Parquet file, one at a time: all columns, or these."""
-        files, place = self._place()
+        files, place = self._place
         with (
             codec.reading(f"the file {name} in the exchange folder"),
             files.open_input_file(f"{place}/{name}") as stream,
@@ -180,13 +181,13 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names of the folder's files, in order."""
-        files, place = self._place()
+        files, place = self._place
         found = files.get_file_info(pafs.FileSelector(place, allow_not_found=True))
         return sorted(info.base_name for info in found if not info.base_name.startswith("."))
 
     def remove(self) -> None:
         """Delete the folder with its contents."""
-        files, place = self._place()
+        files, place = self._place
         if files.get_file_info(place).type == pafs.FileType.Directory:
             files.delete_dir(place)
 

@@ -20,7 +20,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 
-from airflow_mq import MessageQueue, Processor, Weight, Yield
+from airflow_mq import Done, MessageQueue, Processor, Weight, Yield
 from airflow_mq.engine.queue.values import Batch, Report
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput, StoreCorrupt, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
@@ -284,17 +284,33 @@ class EndsInItsProcess(LocalFileSystem):
             os._exit(3)
 
 
-def test_a_forked_child_closes_no_file_system_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_a_folder_are_read_through_one_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "find_spec", lambda name: name)
     monkeypatch.setitem(_registry, "hdfs", EndsInItsProcess)
     folder = exchange.Folder(f"hdfs://{tmp_path}/queues")
-    folder.write("manifest.json", BytesIO(b"{}"))
+    report = Report("a", 0, 0, 0, Done())
+    for _ in range(3):
+        exchange.FolderSide(folder, "000000").report([report])
+    opened: list[str] = []
+    by_fsspec = exchange.by_fsspec
+    monkeypatch.setattr(exchange, "by_fsspec", lambda path: opened.append(path) or by_fsspec(path))
+
+    assert len(list(exchange._reports(folder / "outcomes"))) == 3
+
+    assert opened == [f"{folder.path}/outcomes"]
+
+
+def test_a_forked_child_closes_no_file_system_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "find_spec", lambda name: name)
+    monkeypatch.setitem(_registry, "hdfs", EndsInItsProcess)
+    # A folder that is not used any more refers to no client.
+    exchange.Folder(f"hdfs://{tmp_path}/queues").write("manifest.json", BytesIO(b"{}"))
 
     child = os.fork()
     if child == 0:
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert folder.read("manifest.json") == b"{}"
+    assert exchange.Folder(f"hdfs://{tmp_path}/queues").read("manifest.json") == b"{}"
 
 
 def test_without_a_client_for_hdfs_the_error_names_one(monkeypatch: pytest.MonkeyPatch) -> None:

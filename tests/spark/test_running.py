@@ -564,5 +564,34 @@ def test_a_child_is_gone_when_its_reader_stops(make_ring: MakeRing) -> None:
         os.kill(child, signal.SIGCONT)
 
 
+def test_a_child_that_ended_is_noticed_while_its_helper_lives(tmp_path: Path) -> None:
+    from airflow_mq.spark.child import ChildDied, in_child
+    from airflow_mq.spark.items import messages_of
+
+    def call(items: Any) -> Any:
+        helper = os.fork()
+        if helper == 0:
+            # It inherited the pipe.
+            time.sleep(60)
+            os._exit(0)
+        (tmp_path / "helper").write_text(str(helper))
+        yield next(iter(items)), Done()
+        os._exit(3)
+
+    idle: list[int] = []
+
+    def note() -> None:
+        idle.append(1)
+        assert len(idle) < 100
+
+    told = in_child(call, messages_of([Batch("a", [b"x", b"y"], 0, 0)]), note, 0.05)
+    try:
+        assert next(told)[1] == Done()
+        with pytest.raises(ChildDied, match="ended with exit code 3"):
+            next(told)
+    finally:
+        os.kill(int((tmp_path / "helper").read_text()), signal.SIGKILL)
+
+
 def test_a_processor_is_named_by_its_own_fields() -> None:
     assert Processor("a", "m:f") == Processor("a", "m:f", origins="*")  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
@@ -53,6 +54,25 @@ def test_a_repeated_attempt_enqueues_only_what_is_missing(make_queue: Any) -> No
         (1, 0),
     ]
     assert sorted(waiting(queue)) == [b"1", b"1", b"2", b"2", b"2", b"3", b"4"]
+
+
+def test_a_repeated_chunk_costs_its_own_rows_only(make_queue: Any) -> None:
+    queue = make_queue()
+    send(sender(queue), b"1", b"2", b"2", b"3")
+
+    class Known(Counter[bytes]):
+        """Digests that are never walked."""
+
+        def items(self) -> Any:
+            raise AssertionError
+
+        keys = values = __iter__ = items
+
+    again = sender(queue)
+    known = again._known = Known(dict(again._known))
+    assert [send(again, b"2", b"1"), send(again, b"2", b"4")] == [(0, 2), (1, 1)]
+    assert len(known) == 1
+    assert [send(again, b"3"), send(again, b"3")] == [(0, 1), (1, 0)]
 
 
 def test_attempts_side_by_side_enqueue_each_row_once(make_queue: Any) -> None:

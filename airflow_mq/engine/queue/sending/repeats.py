@@ -49,7 +49,7 @@ class RepeatedSender:
         while True:
             fresh, met = self._unknown(rows)
             if not fresh:
-                self._known -= met
+                self._forget(met)
                 return Enqueued(0, 0, len(rows))
             digests = b"".join(row.digest for row in fresh if row.digest is not None)
             session = self.sender.session
@@ -64,7 +64,7 @@ class RepeatedSender:
                 continue
             self.sender.committed(call)
             self._next += bool(digests)
-            self._known -= met
+            self._forget(met)
             return replace(sent, repeated=sent.repeated + len(rows) - len(fresh))
 
     def _unknown(self, rows: Sequence[SentRow]) -> tuple[Sequence[SentRow], Counter[bytes]]:
@@ -78,6 +78,13 @@ class RepeatedSender:
             else:
                 fresh.append(row)
         return fresh, met
+
+    def _forget(self, met: Counter[bytes]) -> None:
+        """Subtract rows that were met, and no other: there may be millions."""
+        self._known.subtract(met)
+        for digest in met:
+            if not self._known[digest]:
+                del self._known[digest]
 
     def _claim(self, unit: Unit, digests: bytes) -> bool:
         """Store the digests of a chunk under the next number; return whether it was free."""
