@@ -3,9 +3,11 @@
     <path>/mq_block=17-<hash>/mq_part=orders-1-of-3/<partition columns>/part-….parquet
 
 Each part of a block writes to its own folder, so that the jobs of a block do not share Spark's `_temporary`. The folder
-is written below `<path>/_staging` and renamed when it is complete: a reader sees all of a part or nothing. If the same
-part of the same block is repeated, the new folder replaces the old one. If it cannot, the old one stays. A process that
-ends while it replaces the folder leaves the old one in `_staging`, where the next write of the part finds it.
+is written below `<path>/_staging` and renamed when it is complete: a reader sees all of a part or nothing, where the
+file system renames a folder atomically (HDFS, local, ABFS with a hierarchical namespace; not `s3a://`, which copies
+file by file). If the same part of the same block is repeated, the new folder replaces the old one. If it cannot, the
+old one stays. A process that ends while it replaces the folder leaves the old one in `_staging`, where the next write
+of the part finds it.
 """
 
 from __future__ import annotations
