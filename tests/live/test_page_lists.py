@@ -74,11 +74,16 @@ def test_the_loudest_are_first_and_the_figures_are_of_all(seen: Seen) -> None:
     assert shown.locator("svg.ring a.arc").count() == 61
 
 
-def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, world: World) -> None:
-    world.make_ring("page-heavy", service_weight=Weight(50, 50_000))
-    with world.queue("page-heavy") as queue:
+def set_aside_in(world: World, ring: str) -> None:
+    """Make a ring whose messages are all set aside."""
+    world.make_ring(ring, service_weight=Weight(50, 50_000))
+    with world.queue(ring) as queue:
         queue.enqueue_messages("archive", [b"{}"] * HEAVY, weight=Weight(500, 10))
         queue.blocks.settle(queue.blocks.plan())
+
+
+def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, world: World) -> None:
+    set_aside_in(world, "page-heavy")
     shown = seen.open("set-aside", "page-heavy")
     pages = shown.get_by_role("navigation", name="Pages of set-aside messages").get_by_role("status")
     expect(pages).to_have_text("Page 1 · 60 in all")
@@ -202,10 +207,7 @@ def labels(shown: Locator) -> list[str]:
 
 
 def test_a_new_filter_is_not_answered_by_old_rows(seen: Seen, world: World) -> None:
-    world.make_ring("page-filtered", service_weight=Weight(50, 50_000))
-    with world.queue("page-filtered") as queue:
-        queue.enqueue_messages("archive", [b"{}"] * HEAVY, weight=Weight(500, 10))
-        queue.blocks.settle(queue.blocks.plan())
+    set_aside_in(world, "page-filtered")
     shown = seen.open("set-aside", "page-filtered")
     everything = shown.get_by_role("button", name="Requeue all 60")
     expect(everything).to_be_visible()
