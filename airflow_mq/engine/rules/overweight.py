@@ -97,7 +97,10 @@ def settle_execution(
         raise TemporarilyUnprocessable(
             "the processor reached its stack limit; retry from a call that is nested less deeply"
         )
+    before = working_set.overrun
     apply_outcome(working_set, book, page, item, outcome, used, Bounds(), predicted)
+    # What a person executes is no debt of the queue.
+    working_set.overrun = before
     id_ = working_set.changes.events[-1].ids[-1]
     working_set.emit(Fate.EXECUTED, book.origin, page.index, item, id_, used, detail=actor)
     return after_removal(working_set, book, page, item)

@@ -334,7 +334,7 @@ def apply_outcome(
     config, processor = working_set.config, working_set.processor
     charged = charge_of(config, page, item, outcome, used, predicted, trusted=processor in config.trusted)
     verdict = _record_outcome(working_set, book, page, item, outcome, used, bounds)
-    if processor is None and predicted is None and charged != used:
+    if predicted is None and charged != used:
         working_set.overrun = working_set.overrun.plus(excess(used, charged))
     planned, attempts = used if processor is None else ZERO, int(not isinstance(outcome, Overweight))
     messages, size = (1, page.extent(item)) if verdict else (0, 0)
@@ -390,10 +390,9 @@ def record_done(
     book.message_count -= count
     book.size -= size
     charged = charge_of_run(working_set.config, page, first, weights, total)
-    if working_set.processor is None:
-        planned = total
-        if charged != total:
-            working_set.overrun = working_set.overrun.plus(excess(total, charged))
+    if charged != total:
+        working_set.overrun = working_set.overrun.plus(excess(total, charged))
+    planned = total if working_set.processor is None else planned
     payloads = page.extents(first, first + count) if page.notes else size
     working_set.charge(book.origin, Charge(planned, charged, 0, count, payloads, count))
     working_set.touch(book, page)

@@ -16,7 +16,7 @@ from itertools import chain, repeat
 from typing import Generic, NamedTuple, TypeVar
 
 from .book import Book
-from .charging import Charge, charge_of, charge_of_run, excess
+from .charging import Charge
 from .claims import Claim, ClaimRun, Scales
 from .events import NOT_TRIED, with_untried
 from .judging import bounds_of
@@ -42,7 +42,7 @@ from .service import (
     record_returned,
     skip_gone,
 )
-from .weight import ZERO, Weight, total_weight
+from .weight import ZERO, Weight
 from .working_set import WorkingSet
 
 T = TypeVar("T")
@@ -322,6 +322,8 @@ class ClaimSettler:
         """
         working_set, book = self.working_set, self.working_set.book(claim.origin)
         self.ordered, working_set.processor = claim.ordered, claim.processor
+        # An end may be applied within a visit, which has an overrun of its own.
+        before, working_set.overrun = working_set.overrun, ZERO
         result = Settlement() if result is None else result
         planned = claim.planned if is_last else ZERO
         for left, run in zip(range(len(claim.runs) - 1, -1, -1), claim.runs):
@@ -340,6 +342,7 @@ class ClaimSettler:
             working_set.charge(claim.origin, Charge(planned, measured=took))
         if is_last and (result.processed or result.failed or result.expired):
             working_set.note_changed(book)
+        result.overrun, working_set.overrun = result.overrun.plus(working_set.overrun), before
         working_set.processor = None
         return result
 
@@ -355,10 +358,6 @@ class ClaimSettler:
         if done is None or not run.count or run.decisions or page.waiting_until(start, stop) < stop:
             return False
         weights = run.weights or self.scales.weights(book.origin, page, start, stop)
-        if page.notes:
-            total = total_weight(weights)
-            charged = charge_of_run(self.working_set.config, page, start, weights, total)
-            result.overrun = result.overrun.plus(excess(total, charged))
         total = record_done(self.working_set, book, page, start, weights, done.ids_of(run), planned)
         result.processed += run.count
         result.used = result.used.plus(total)
@@ -391,14 +390,9 @@ class ClaimSettler:
                 result.returned += 1
 
     def _apply(self, book: Book, page: Page, run: ClaimRun, item: int, outcome: Outcome, result: Settlement) -> None:
-        config = self.working_set.config
         planned = run.weights[item - run.first] if run.weights else self.scales.weight(book.origin, page, item)
         most = book.settings.most if self.mosts is None else self.mosts.get(book.origin)
         bounds = self.bounds.of(most)
-        if item in page.notes or getattr(outcome, "used", None):
-            trusted = self.working_set.processor in config.trusted
-            charged = charge_of(config, page, item, outcome, planned, None, trusted=trusted)
-            result.overrun = result.overrun.plus(excess(planned, charged))
         verdict = apply_outcome(self.working_set, book, page, item, outcome, planned, bounds)
         used = ZERO if isinstance(outcome, Overweight) else getattr(outcome, "used", None) or planned
         result.used = result.used.plus(used)

@@ -132,7 +132,7 @@ class WorkingSet:
         self.skipped: defaultdict[str, list[str]] = defaultdict(list)
         #: Names of groups that this walk skips with everything below them, by reason.
         self.halted: defaultdict[str, set[str]] = defaultdict(set)
-        #: What a visit in place was charged beyond the planned weight of its messages.
+        #: What the present visit in place, or the claim being settled, was charged beyond the planned weight.
         self.overrun = ZERO
         #: Books that this walk does not service, because an earlier walk of the same call did.
         self.left_out: Collection[str] = ()
