@@ -62,7 +62,10 @@ def test_a_crash_between_two_moves_and_a_name_that_was_used_hold_no_other_file_u
             orders.enqueue_new_files(queue, place)
         monkeypatch.setattr(Path, "replace", replace)
         assert orders.enqueue_new_files(queue, place).count == 0
-        assert not list((place / "drop").glob("*/*.csv")) and len(queue) == manifest["files"]
+        # The file of the crash stays, is not sent again, and is converted from there (below).
+        (left,) = (place / "drop").glob("*/*.csv")
+        assert left == place / "drop" / moved[0].relative_to(place / "taken").with_suffix(".csv")
+        assert len(queue) == manifest["files"]
 
         used = sorted((place / "taken" / "acme").glob("*.csv"))[0]
         chance = random.Random(1)
@@ -72,7 +75,7 @@ def test_a_crash_between_two_moves_and_a_name_that_was_used_hold_no_other_file_u
         assert orders.enqueue_new_files(queue, place).count == 1
         assert f"left acme/{used.name} out: a file of this name was taken before" in caplog.text
         outcomes = run(*((origin, one.payload) for origin in ("acme", "birch") for one in queue.inspect.peek(origin)))
-        assert set(outcomes) == {"done"}
+        assert set(outcomes) == {"done"} and (place / "orders" / "tenant=acme" / f"{left.stem}.parquet").exists()
 
 
 def test_a_difference_is_reported(place: Path) -> None:
