@@ -162,6 +162,27 @@ def test_a_dialog_stays_until_it_shows_what_went_wrong(seen: Seen) -> None:
     seen.wrong.clear()  # the browser itself logged the refused request
 
 
+def test_a_dialog_of_a_server_that_hangs_ends_and_states_what_is_not_known(seen: Seen) -> None:
+    seen.page.add_init_script(
+        "const timeout = AbortSignal.timeout.bind(AbortSignal); AbortSignal.timeout = (millis) => timeout(millis / 60);"
+    )
+    seen.page.reload()
+    shown = seen.open("queue", RING, origin="birch", priority="regular")
+    seen.page.route("**/pause", lambda route: None)
+    shown.get_by_role("button", name="Pause").click()
+    dialog = seen.page.get_by_role("dialog", name="Pause birch")
+    dialog.get_by_label("Reason").fill("it sent rubbish")
+    seen.page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_contain_text("It is not known whether this was done")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+    # Readings end, too: what is shown is marked as old.
+    seen.page.route("**/queue?*", lambda route: None)
+    expect(shown.get_by_text("Stale.")).to_be_visible(timeout=20_000)
+    seen.page.unroute("**/queue?*")
+    seen.wrong.clear()  # the browser itself logged the missing answers
+
+
 def test_a_dialog_opens_again_right_after_it_was_closed(seen: Seen) -> None:
     shown = seen.open("queue", RING, origin="birch", priority="regular")
     pause = shown.get_by_role("button", name="Pause").element_handle()

@@ -7,6 +7,9 @@ export type Can = keyof Permissions;
 /** A page of any list. */
 export type Paged<T> = { rows: T[]; next: string | null; total?: number | null; counted?: boolean };
 
+/** Milliseconds for any response: the server itself ends readings after ten seconds, and decisions after sixty. */
+const LONGEST = 90_000;
+
 type Query = Record<string, string | number | boolean | null | undefined>;
 
 export class ApiError extends Error {
@@ -46,12 +49,16 @@ export const post = <T>(path: string, body: unknown = {}, signal?: AbortSignal) 
   });
 
 async function send<T>(address: string, options: RequestInit): Promise<T> {
+  const late = AbortSignal.timeout(LONGEST);
+  const signal = options.signal ? AbortSignal.any([options.signal, late]) : late;
   let answer: Response;
   try {
-    answer = await fetch(address, { credentials: "same-origin", cache: "no-store", ...options });
+    answer = await fetch(address, { credentials: "same-origin", cache: "no-store", ...options, signal });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError("Airflow's API server does not answer. This page keeps trying.", 0);
+    // Only readings can be given up by the page itself.
+    const unknown = options.signal ? "" : " It is not known whether this was done: look before you repeat it.";
+    throw new ApiError(`Airflow's API server does not answer.${unknown}`, 0);
   }
   if (answer.ok) return (await answer.json()) as T;
   const body = (await answer.json().catch(() => ({}))) as Answer;
