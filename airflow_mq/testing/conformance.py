@@ -413,7 +413,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(f"{total} runs, {diverging} diverge", flush=True)
     print(f"({time.monotonic() - began:.1f} s)", file=sys.stderr)
-    return 1 if diverging else 0
+    return 1 if diverging or not total else 0
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ SETTINGS = {
     "triggerer.triggerer_health_check_threshold": "15",
     "workers.min_heartbeat_interval": "2",
     "api.workers": "1",
+    "api.maximum_page_limit": "1000",
     "api.expose_stacktrace": "True",
     "usage_data_collection.enabled": "False",
-    "logging.logging_level": "INFO",
 }
 
 

@@ -38,7 +38,7 @@ START_SECONDS = 600.0
 STOP_SECONDS = 15.0
 #: Seconds that processes get to end before they are killed.
 PATIENCE = 5.0
-ENDED = ("success", "failed")
+ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 
 
 class LiveAirflow:
@@ -217,8 +217,8 @@ class LiveAirflow:
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """Return the runs of a DAG, the latest last."""
-        found: list[dict[str, Any]] = self.get(f"dags/{dag_id}/dagRuns", limit=100, order_by="id")["dag_runs"]
-        return found
+        found: list[dict[str, Any]] = self.get(f"dags/{dag_id}/dagRuns", limit=1000, order_by="-id")["dag_runs"]
+        return found[::-1]
 
     def state(self, dag_id: str, run_id: str) -> str:
         return str(self.get(_run(dag_id, run_id))["state"])
@@ -370,11 +370,10 @@ class LiveAirflow:
             time.sleep(pause)
 
     def _task_states(self, dag_id: str, run_id: str) -> str:
-        with contextlib.suppress(OSError, AirflowFailed):
-            return ", ".join(
-                f"{task['task_id']}[{task['map_index']}] {task['state']}" for task in self.tasks(dag_id, run_id)
-            )
-        return "unknown: the API does not answer"
+        try:
+            return ", ".join(map("{task_id}[{map_index}] {state}".format_map, self.tasks(dag_id, run_id)))
+        except (OSError, AirflowFailed) as error:
+            return f"unknown: {error}"
 
 
 def _run(dag_id: str, run_id: str) -> str:

@@ -126,4 +126,5 @@ def assert_sound(queue: MessageQueue) -> None:
 
 def assert_ring(queue: MessageQueue, origins: Sequence[str]) -> None:
     """Assert that the ready ring holds these origins, from the head on."""
-    assert queue.inspect.ring_order(limit=len(origins) + 1) == list(origins)
+    found = queue.inspect.ring_order(limit=len(origins) + 1)
+    assert found == list(origins), f"the ready ring begins with {found}, not {list(origins)}"

@@ -193,3 +193,7 @@ def test_program_prints_help() -> None:
     done = run_program("--help")
     assert done.returncode == 0
     assert {"--store", "--limit", "--blocks", "--sparse", "FILE"} <= set(done.stdout.replace("[", " ").split())
+
+
+def test_a_replay_of_no_run_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay(tmp_path, capsys) == (1, "0 runs, 0 diverge\n")
