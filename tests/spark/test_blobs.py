@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import Delivery, MessageQueue
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store import parse, upgrade
@@ -25,6 +25,10 @@ PROCESSORS = Processors([Processor("all", f"{__name__}:remember")])
 
 def remember(payload: bytes, origin: str) -> None:
     SEEN.append((origin, payload))
+
+
+def opened(message: Delivery) -> None:
+    message.open_blob().read()
 
 
 @pytest.fixture
@@ -63,6 +67,17 @@ def test_what_a_ring_calls_too_large_stays_a_reference(queue: MessageQueue) -> N
     with queue.payloads.open(reference) as file:
         assert file.read() == LARGE
     assert ("acme", LARGE) not in SEEN and ("acme", b"plain") in SEEN
+
+
+def test_opening_what_a_ring_calls_too_large_names_the_way(queue: MessageQueue) -> None:
+    queue.admin.change_ring(whole_payloads=len(LARGE) - 1)
+    rules = Processors([Processor("all", f"{__name__}:opened")])
+    block = queue.blocks.plan()
+    (part,) = rules.parts({"acme": block.messages})
+    run_in_place(queue, block.token, rules, part)
+    queue.blocks.settle(block)
+    (why,) = [event.why for event in queue.inspect.events(origin="acme") if event.name == "Returned"]
+    assert why.startswith("ProcessorError: the payload exceeds the ring's whole_payloads: open it with `queue.")
 
 
 def test_a_reader_of_waiting_messages_gets_payloads(

@@ -16,7 +16,7 @@ from ... import failures
 from ...codecs import Codec, Undecodable, encoded, undecodable
 from ..rules.blob import Reference
 from ..rules.config import RingConfig
-from ..rules.errors import BlobMissing, InvalidOutcome
+from ..rules.errors import BlobMissing, InvalidOutcome, ProcessorError
 from ..rules.message import Address, Message, Posted
 from ..rules.outcome import DONE, Outcome, Unreadable
 from ..rules.priority import REGULAR
@@ -245,11 +245,11 @@ def _whole(payload: bytes, opened: Callable[[], IO[bytes]] | None = None) -> byt
     """Return the payload to decode, or raise `External`."""
     if not isinstance(payload, Reference):
         return payload
-    with suppress(BlobMissing):
+    with suppress(BlobMissing, ProcessorError):
         if opened is not None and payload.size <= RingConfig.whole_payloads:
             with opened() as file:
                 return file.read()
-    raise External(f"external payload of {payload.size:,} bytes; a processor without a codec reads it by open_blob")
+    raise External(f"external payload of {payload.size:,} bytes; a processor without a codec can open it")
 
 
 def _undecoded_by(undecoded: Undecoded | None) -> Undecoded:

@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import IO, NamedTuple
 
 from ..rules.blob import Reference
-from ..rules.errors import BlobMissing, DeliverySealed, InvalidInput
+from ..rules.errors import DeliverySealed, InvalidInput, ProcessorError
 from ..rules.groups import is_below
 from ..rules.message import PLAIN, Address, Attributes, Posted, check_origin, message_id, message_ids
 from ..rules.orders import Entry
@@ -158,7 +158,7 @@ class Delivery:
         if not isinstance(self.payload, Reference):
             return BytesIO(self.payload)
         if self._open.working_set is None:
-            raise BlobMissing(self.payload.hash)
+            raise ProcessorError("the payload exceeds the ring's whole_payloads: open it with `queue.payloads.open`")
         return open_blob(self._open.working_set.reading.store, self.payload)
 
     def __str__(self) -> str:
