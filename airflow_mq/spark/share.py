@@ -101,7 +101,7 @@ class Reported(Tally):
         return total
 
     def __str__(self) -> str:
-        text = f"{self.processed:,} done, {self.failed:,} failed, {self.returned:,} yielded"
+        text = f"{self.processed:,} done, {self.failed:,} failed, {self.returned:,} returned"
         return f"{text}, {self.before:,} reported before" if self.before else text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..engine.queue.values import Batch
-from ..engine.rules.errors import InvalidInput
+from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.message import check_origin
 from ..engine.rules.outcome import (
     DONE,
@@ -119,7 +119,7 @@ def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:
     names = set(batch.schema.names)
     missing = [name for name in _ANSWER if name not in names]
     if missing:
-        raise InvalidInput(f"outcomes need the columns {', '.join(_ANSWER)}; {', '.join(missing)} is missing")
+        raise InvalidOutcome(f"outcomes need the columns {', '.join(_ANSWER)}; {', '.join(missing)} is missing")
     count = batch.num_rows
     empty = [None] * count
     further = [batch.column(name).to_pylist() if name in names else empty for name in ("reason", "time", "size")]

@@ -52,6 +52,11 @@ def odd_arrow(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays([*columns, said], ["origin", "priority", "page", "item", "outcome"])
 
 
+def short_arrow(batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield batch.select(["origin", "priority", "payload"])
+
+
 def leaky_frame(messages: Any) -> None:
     int(PAYLOAD)
 
@@ -71,6 +76,7 @@ CASES = [
     ("leaky_batch", "message", "KeyError"),
     ("leaky_arrow", "arrow", "ValueError"),
     ("odd_arrow", "arrow", "unknown outcome: expected done, "),
+    ("short_arrow", "arrow", "InvalidOutcome: outcomes need the columns origin, priority, page, item, outcome; page, "),
 ]
 
 
