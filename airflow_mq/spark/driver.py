@@ -7,14 +7,15 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import TokenRefused
 from ..processors import Part, Processors
 from .arguments import Arguments, print_line
 from .lease import BlockLease
-from .share import Channel, Reported, Task, check_function, run_share
-from .store_side import StoreChannel, live_block, tasks_of, terms_of
+from .share import Channel, Reported, Task, loaded, run_share
+from .store_side import StoreChannel, live_block, report_not_begun, tasks_of, terms_of
 from .terms import JobTerms
 
 if TYPE_CHECKING:
@@ -31,8 +32,11 @@ def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> 
     """Try the messages of a part, where the executors reach the store."""
     begun = time.monotonic()
     channel = StoreChannel.of_environment(arguments.ring)
-    check_functions(processors, part)
-    with channel.connect() as queue:
+    with (
+        channel.connect() as queue,
+        # Here an error is clearer than on executors.
+        loaded(processors, part, partial(report_not_begun, queue, channel.token, processors)) as part,
+    ):
         spark = spark_for(part)
         with BlockLease(queue, channel.token, arguments.lease, spark.cancel) as keeper:
             block = live_block(queue, channel.token)
@@ -58,24 +62,18 @@ def run_with_folder(folder: str, processors: Processors, part: Part) -> Reported
     """Try the messages of a part, where messages and outcomes travel through a folder."""
     from .exchange import FolderChannel
 
-    check_functions(processors, part)
-    channel, spark = FolderChannel(folder), spark_for(part)
-    tasks = channel.tasks(processors)
-    log.info("%s", _pieces(tasks))
-    try:
-        return spark.run(channel, tasks, channel.terms(), True)
-    finally:
-        spark.stop()
+    with loaded(processors, part) as part:
+        channel, spark = FolderChannel(folder), spark_for(part)
+        tasks = [task for task in channel.tasks(processors) if task.processor.name in part["processors"]]
+        log.info("%s", _pieces(tasks))
+        try:
+            return spark.run(channel, tasks, channel.terms(), True)
+        finally:
+            spark.stop()
 
 
 def _pieces(tasks: Sequence[Task]) -> str:
     return f"{sum(task.messages for task in tasks):,} messages in {len(tasks)} pieces"
-
-
-def check_functions(processors: Processors, part: Part) -> None:
-    """Load the functions of a part in the driver, where an error is clearer than on executors."""
-    for name in part["processors"]:
-        check_function(processors[name])
 
 
 class Spark(ABC):

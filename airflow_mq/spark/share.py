@@ -16,7 +16,7 @@ from ..engine.rules.errors import InvalidInput, TokenRefused
 from ..engine.rules.outcome import BEGUN, Done, Outcome, Overweight, Yield
 from ..engine.rules.settle import Answers, Tally
 from ..loading import load_named
-from ..processors import Processor
+from ..processors import Part, Processor, Processors
 from .attempts import Attempts, Function, MessageAttempts, Stopwatch, attempts_of, run_here
 from .child import in_child
 from .items import groups_of, messages_of, neighbours_of, place_of, stretches_of
@@ -129,6 +129,29 @@ def check_function(processor: Processor) -> None:
         raise InvalidInput(f"{processor.function} is a batch processor: expected the shape 'message'")
     if processor.codec:
         load_codec(processor.codec)
+
+
+@contextmanager
+def loaded(
+    processors: Processors, part: Part, report: Callable[[Part, InvalidInput], object] | None = None
+) -> Iterator[Part]:
+    """Yield a part without the processors that do not load: the others do not wait until these are repaired.
+
+    `report` receives each one's error; one of these errors is raised at the end, or at once if none loads.
+    """
+    names, failed = [], None
+    for name in part["processors"]:
+        try:
+            check_function(processors[name])
+            names.append(name)
+        except InvalidInput as error:
+            failed = error
+            if report is not None:
+                report({**part, "processors": [name]}, error)
+    if names:
+        yield {**part, "processors": names}
+    if failed is not None:
+        raise failed
 
 
 def run_share(

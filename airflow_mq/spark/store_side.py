@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 
 from .. import failures
@@ -25,7 +26,7 @@ from .attempts import Function
 from .items import Place, groups_of, growing_groups_of, place_of
 from .lease import BlockLease
 from .reports import CHUNK_SECONDS, patiently
-from .share import Groups, Reported, Task, check_function, run_share
+from .share import Groups, Reported, Task, loaded, run_share
 from .terms import JobTerms
 
 #: Seconds to wait for another writer.
@@ -105,17 +106,21 @@ def reporting_failure(queue: MessageQueue, token: str, processors: Processors, p
         yield
     except Exception as error:
         with suppress(MessageQueueError):
-            _report_not_begun(queue, token, processors, part, error)
+            report_not_begun(queue, token, processors, part, error)
         raise
 
 
-def _report_not_begun(queue: MessageQueue, token: str, processors: Processors, part: Part, error: Exception) -> None:
+def report_not_begun(queue: MessageQueue, token: str, processors: Processors, part: Part, error: Exception) -> None:
+    """Report an error to all messages of a part that were not begun."""
     block = queue.blocks.get(token)
     mine = {origin for origins in processors.mine(part, block.origins).values() for origin in origins}
     claims = [claim for claim in block.claims if claim.whose in mine]
     answered = queue.blocks.reported(token)
     # Once a processor was called, the error's text may quote a message.
     quotes = any(answered[claim.origin].any_begun for claim in claims if claim.origin in answered)
+    if quotes:
+        # Those that have an error alone keep it.
+        claims = [claim for claim in claims if claim.origin not in answered or answered[claim.origin].any_begun]
     first_line = "" if quotes else str(error).strip().partition("\n")[0]
     text = f"{type(error).__name__}{': ' if first_line else ''}{first_line}"
     queue.blocks.mark(token, claims, NotBegun(text))
@@ -246,8 +251,9 @@ def run_in_place(
 
     Raises `TokenRefused` if the block was settled or released before the end.
     """
-    total = Reported()
-    with BlockLease(queue, token, lease) as keeper:
+    total, report = Reported(), partial(report_not_begun, queue, token, processors)
+    checked = loaded(processors, part, report) if function is None else nullcontext(part)
+    with checked as part, BlockLease(queue, token, lease) as keeper:
         block = live_block(queue, token)
         terms = terms_of(queue, block)
         answered = queue.blocks.reported(token)
@@ -261,15 +267,13 @@ def run_in_place(
                 raise refused
 
         for task in tasks:
-            if function is None:
-                check_function(task.processor)
             run(task.processor, task.share, tried.others, bool(answered))
         before = total.before
         for task in tasks:
             if share := tried.claims_of(task.share):
                 run(task.processor, share, tried.groups, True)
         total.before = before
-    return total
+        return total
 
 
 class TriedBefore:

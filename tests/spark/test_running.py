@@ -20,10 +20,9 @@ from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store.inbox import Inbox, RowIds
 from airflow_mq.engine.store.rows import PlainRow
 from airflow_mq.spark import exchange
-from airflow_mq.spark.driver import check_functions
 from airflow_mq.spark.lease import BlockLease
 from airflow_mq.spark.reports import Reporter, patiently
-from airflow_mq.spark.share import load_function, run_share
+from airflow_mq.spark.share import check_function, load_function, run_share
 from airflow_mq.spark.source import sent_rows
 from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
 from tests.spark.conftest import processors, whole
@@ -523,14 +522,14 @@ def test_a_name_that_is_near_to_none_suggests_none(name: str) -> None:
 def test_a_job_whose_codec_cannot_be_loaded_fails_in_its_driver() -> None:
     rules = processors(Processor("typed", "tests.spark.functions:process", codec="tests.spark.functions:Ordr"))
     with pytest.raises(InvalidInput, match="cannot load codec tests.spark.functions:Ordr"):
-        check_functions(rules, whole(rules))
+        check_function(rules.all[0])
 
 
 @pytest.mark.parametrize("shape", ["arrow", "dataframe"])
 def test_a_batch_processor_fits_messages_alone(shape: str) -> None:
     rules = processors(Processor("batches", "tests.spark.functions:batched", shape=shape))
     with pytest.raises(InvalidInput, match="is a batch processor: expected the shape 'message'"):
-        check_functions(rules, whole(rules))
+        check_function(rules.all[0])
 
 
 def test_rows_that_differ_in_their_priority_alone_are_different_messages() -> None:

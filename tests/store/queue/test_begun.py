@@ -53,6 +53,22 @@ def test_unloadable_function_costs_no_attempts(make_queue: Maker, function: str,
     assert attempts(queue) == []
 
 
+def test_unloadable_function_stops_no_other_function_of_its_part(queue: MessageQueue) -> None:
+    """Its own messages keep the text of the error, though another processor was called."""
+    broken = Processor("all", "no_such_module:process", origins=("acme",))
+    shared = Processors([broken, Processor("print", "builtins:print")])
+    queue.enqueue_messages([("acme", b"1"), ("birch", b"2")])
+    block = queue.blocks.plan(reports_begin=True)
+    part = Part(**{**WHOLE, "processors": ["all", "print"]})  # type: ignore[typeddict-item]
+    with pytest.raises(InvalidInput, match="no_such_module"), reporting_failure(queue, block.token, shared, part):
+        run_in_place(queue, block.token, shared, part)
+    settled = queue.blocks.settle(block)
+    assert (settled.processed, settled.returned) == (1, 1)
+    assert attempts(queue) == [(b"1", "waiting", 0)]
+    (event,) = queue.inspect.events(origin="acme")
+    assert event.why.startswith("not tried: InvalidInput: cannot load function no_such_module:process (")
+
+
 def test_reader_that_dies_of_one_message_costs_no_other_its_attempts(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=3, ordered=False)
     queue.enqueue_messages("acme", [b"1", b"2", b"die", b"3", b"4"])
