@@ -112,6 +112,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _driver(fields: dict[str, Any]) -> str:
+    if not (fields["driver"] or fields["host"] or fields["path"]):
+        raise AddressRefused("the connection names no store: it needs a host (PostgreSQL), or a path in extra (SQLite)")
     driver = fields["driver"] or ("sqlite" if fields["path"] and not fields["host"] else "postgresql")
     if driver not in DRIVERS:
         raise AddressRefused(f"the driver of the connection is not known; it is one of {', '.join(DRIVERS)}")

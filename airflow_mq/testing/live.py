@@ -47,7 +47,7 @@ class LiveAirflow:
     :param home: AIRFLOW_HOME; created if missing, and kept.
     :param port: port of the API server; by default a free one.
     :param metadata: `sqlite`, or the address of a PostgreSQL database (postgresql://…).
-    :param connections: id of a connection -> its fields, or its address.
+    :param connections: id of a connection -> its fields, or its address in the form of `AIRFLOW_CONN_…`.
     :param settings: `section.name` -> value, over `SETTINGS`.
     :param environment: further variables for every component.
     """

@@ -210,6 +210,16 @@ def test_other_fields_of_postgres_are_refused(fields: dict[str, Any], says: str)
         read_connection(connection)
 
 
+@pytest.mark.parametrize("schema", [None, "tmp/queue.db"])
+def test_a_connection_without_a_host_and_a_path_names_both(schema: str | None) -> None:
+    """So is one that was written as `sqlite:////tmp/queue.db`, which Airflow reads as a schema."""
+    from airflow_mq.connections import read_connection
+
+    connection = SimpleNamespace(host="", port=None, login=None, password=None, schema=schema, extra=None)
+    with pytest.raises(AddressRefused, match=r"names no store: it needs a host \(PostgreSQL\), or a path in extra"):
+        read_connection(connection)
+
+
 def test_several_hosts_have_the_port_of_the_connection(hook: Hook) -> None:
     address = hook(**{**POSTGRES, "host": "h1,h2:5434", "port": 5433}).address()
 
