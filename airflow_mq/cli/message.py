@@ -219,7 +219,7 @@ def complete(session: Session, args: Namespace) -> None:
 
     All or none.
     """
-    with session.queue(_ring_of(args.token)) as queue:
+    with session.queue(session.ring or _ring_of(args.token)) as queue:
         _report(session, "completed", queue.leases.complete(args.token))
 
 
@@ -229,7 +229,7 @@ def give_back(session: Session, args: Namespace) -> None:
 
     All or none; each counts as an attempt.
     """
-    with session.queue(_ring_of(args.token)) as queue:
+    with session.queue(session.ring or _ring_of(args.token)) as queue:
         _report(session, "given back", queue.leases.give_back(args.token))
 
 
@@ -245,7 +245,7 @@ def transfer(session: Session, args: Namespace) -> None:
 
     Moves all of them in one transaction. The database copies their payloads; none leaves it.
     """
-    with session.queue(_ring_of(args.token)) as queue:
+    with session.queue(session.ring or _ring_of(args.token)) as queue:
         _report(session, "handed on", queue.leases.transfer(args.token, args.to, ring=args.to_ring).count)
 
 

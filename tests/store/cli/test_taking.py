@@ -57,6 +57,9 @@ def test_a_message_is_handed_on(mq: Terminal, queue: MessageQueue) -> None:
 def test_what_makes_no_sense(mq: Terminal, queue: MessageQueue) -> None:
     for words in (("complete", "no token"), ("give-back", "a/b/c"), ("next", "a\nb"), ("transfer", "x", "--to", "b")):
         assert mq("message", *words, code=2).err.startswith("error")
+    mq("ring", "create", "other")
     one, other = f"default/{'0' * 32}/a:0:0", f"other/{'0' * 32}/a:0:0"
     assert "one ring at a time" in mq("message", "complete", one, other, code=2).err
     assert "unknown token" in mq("message", "complete", one, code=3).err
+    for words in (("complete", one), ("give-back", one), ("transfer", one, "--to", "b")):
+        assert "expected a token of ring 'other'" in mq("--ring", "other", "message", *words, code=2).err
