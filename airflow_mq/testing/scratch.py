@@ -100,9 +100,9 @@ def scratch_store(uri: str | None = None) -> Iterator[str]:
     """Open an empty store and yield its address: a temporary SQLite file, or a new schema of a PostgreSQL database."""
     if uri is None or uri.startswith("sqlite:"):
         with tempfile.TemporaryDirectory(prefix="airflow_mq_") as folder:
-            made = f"sqlite:///{Path(folder) / 'queue.db'}"
-            upgrade(parse(made))
-            yield made
+            made = replace(parse(uri or "sqlite:///queue.db"), path=Path(folder) / "queue.db")
+            upgrade(made)
+            yield made.uri
         return
     with beside(parse(uri)) as address:
         yield address.uri
