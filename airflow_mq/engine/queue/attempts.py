@@ -40,6 +40,8 @@ from ..rules.page import Page
 from ..rules.service import Ladder, apply_outcome, carry_out, record_done
 from ..rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
 from ..rules.working_set import WorkingSet
+from ..store.blobs import is_there
+from ..store.store import AnyStore
 from .context import current_delivery
 from .values import Batch, Delivery, OpenPage, deliveries_of
 
@@ -113,13 +115,22 @@ def settled(answer: Answer, delivery: Delivery, working_set: WorkingSet) -> Outc
 
 def failed(delivery: Delivery, error: Exception) -> Outcome:
     """Return the outcome for an exception: *not now*, or *unsupported* if the external payload is missing."""
-    if isinstance(error, BlobMissing) and error.hash == delivery.id:
+    opened = delivery._open.working_set
+    if opened is not None and is_lost(error, delivery.payload, opened.reading.store):
         log.error("%s refers to a payload that is not there: %s", visible(str(delivery.address)), error)
         return Unsupported()
     loggable = failures.loggable(error)
     address = visible(str(delivery.address))
     log.error("the processor failed on %s; the message is kept", address, exc_info=loggable)
     return Yield(failures.reason_of(error))
+
+
+def is_lost(error: Exception, payload: bytes, store: AnyStore) -> bool:
+    """Return whether an external payload is missing in this store; the error may be about another one."""
+    if not isinstance(error, BlobMissing) or not isinstance(payload, Reference) or error.hash != payload.hash:
+        return False
+    with store.loose() as unit:
+        return not is_there(store, unit, payload)
 
 
 def checked(answer: Answer, delivery: Delivery, bounds: SendBounds, *, traced: bool) -> Outcome:
@@ -369,9 +380,8 @@ class Batching(InPlace):
         except Exception as error:
             loggable = failures.loggable(error)
             log.error("the processor failed on %d messages of %s", len(batch), quoted(batch.origin), exc_info=loggable)
-            missing, kept = error.hash if isinstance(error, BlobMissing) else None, Yield(failures.reason_of(error))
-            is_gone = (isinstance(payload, Reference) and payload.hash == missing for payload in batch.payloads)
-            return [Unsupported() if gone else kept for gone in is_gone], []
+            store, kept = self.service.session.store, Yield(failures.reason_of(error))
+            return [Unsupported() if is_lost(error, payload, store) else kept for payload in batch.payloads], []
         except BaseException:
             self.service.at_rest = True
             raise

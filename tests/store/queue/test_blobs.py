@@ -30,7 +30,7 @@ from airflow_mq.engine.rules.errors import (
     UploadGivenUp,
 )
 from airflow_mq.engine.rules.message import message_id
-from airflow_mq.engine.store import blobs
+from airflow_mq.engine.store import blobs, parse, upgrade
 from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
 from airflow_mq.engine.store.blobs import CHUNK, TOGETHER, Upload
 from tests.conftest import STORES
@@ -392,6 +392,30 @@ def test_message_with_a_missing_payload_fails_as_unsupported(queue: MessageQueue
     ]  # fmt: skip
     assert {event.id for event in queue.inspect.events(name="ProcessingFailed")} == {digest(LARGE)}
     assert queue.check() == []
+
+
+@pytest.mark.parametrize("way", ["send", "open"])
+@pytest.mark.parametrize("batches", [False, True])
+def test_payload_that_another_store_lacks_deletes_no_message(
+    queue: MessageQueue, tmp_path: Path, way: str, batches: bool
+) -> None:
+    """A processor that hands a reference to a queue of another store fails; its own payload is there."""
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    upgrade(parse(other))
+    queue.payloads.enqueue("acme", LARGE)
+    with MessageQueue(other) as there:
+
+        def hand_over(payload: bytes) -> None:
+            if way == "send":
+                there.enqueue_message("acme", payload)
+            else:
+                there.payloads.open(payload).read()
+
+        process: Any = batch_processor(lambda batch: hand_over(batch.payloads[0])) if batches else hand_over
+        assert queue.service_queues(process).failed == 0
+    reasons = {event.why for event in queue.inspect.events(name="Returned")}
+    assert len(reasons) == 1 and reasons.pop().startswith("BlobMissing: missing external payload")
+    assert [queue.payloads.open(peeked.payload).read() for peeked in queue.inspect.peek("acme")] == [LARGE]
 
 
 def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:
