@@ -1,6 +1,6 @@
 """From a wheel to the first block: install it into an empty home, start Airflow, run a block, and time each command.
 
-    python -m build --wheel && python -m lab.first_block dist/*.whl
+    pip wheel --no-deps --wheel-dir dist . && python -m lab.first_block dist/*.whl
 
 It prints a transcript. Nothing is kept in a cache of packages, so the time of the installation depends on the network.
 """
