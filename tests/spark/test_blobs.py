@@ -80,6 +80,21 @@ def test_opening_what_a_ring_calls_too_large_names_the_way(queue: MessageQueue) 
     assert why.startswith("ProcessorError: the payload exceeds the ring's whole_payloads: open it with `queue.")
 
 
+def test_what_is_too_large_for_a_codec_is_kept_with_the_reason(
+    queue: MessageQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.admin.change_ring(whole_payloads=len(LARGE) - 1)
+    rules = Processors([Processor("all", "builtins:print", codec="builtins:str")])
+    block = queue.blocks.plan()
+    (part,) = rules.parts({"acme": block.messages})
+    run_in_place(queue, block.token, rules, part)
+    assert queue.blocks.settle(block).set_aside == 0
+    reason = "the external payload of 300,000 bytes is missing, or larger than whole_payloads"
+    assert f"'acme:0:0' does not decode, and is kept: External: {reason}" in caplog.text
+    (why,) = [event.why for event in queue.inspect.events(origin="acme") if event.name == "Returned"]
+    assert f"External: {reason}" in why
+
+
 def test_a_reader_of_waiting_messages_gets_payloads(
     queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -249,7 +249,7 @@ def _whole(payload: bytes, opened: Callable[[], IO[bytes]] | None = None) -> byt
         if opened is not None and payload.size <= RingConfig.whole_payloads:
             with opened() as file:
                 return file.read()
-    raise External(f"external payload of {payload.size:,} bytes; a processor without a codec can open it")
+    raise External(f"the external payload of {payload.size:,} bytes is missing, or larger than whole_payloads")
 
 
 def _undecoded_by(undecoded: Undecoded | None) -> Undecoded:
@@ -265,8 +265,8 @@ def refused(where: str, error: ValueError) -> Outcome:
 
 
 def kept(where: str, error: ValueError) -> Outcome:
-    """Return the outcome that sets a message aside because it does not decode, and log the reason."""
-    log.warning("%s does not decode, and is set aside: %s", ascii(where), _reason(error))
+    """Return the outcome that keeps a message that does not decode, set aside or in its queue; log the reason."""
+    log.warning("%s does not decode, and is kept: %s", ascii(where), _reason(error))
     return Unreadable(f"does not decode ({type(undecodable(error)).__name__}): {_reason(error)}")
 
 
