@@ -118,6 +118,8 @@ def main() -> None:
     wanted = parser.parse_args().list
     with contextlib.redirect_stdout(io.StringIO()):
         found = measure()
+    if wanted and wanted not in found:
+        parser.error(f"unknown way {wanted}: expected {', '.join(found)}")
     if wanted:
         for code, count in found[wanted].calls.items():
             print(f"{count:5} {place_of(code)}")

@@ -24,6 +24,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.engine.store import parse
 from airflow_mq.engine.store.rows import InboxRow
 from airflow_mq.engine.store.schema import upgrade
+from lab.arguments import at_least
 from lab.benchmarks.lab import SETTINGS
 from tests.postgres_server import running_postgres
 
@@ -167,7 +168,7 @@ def _timed(call: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--pairs", type=at_least(2), default=9)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--senders", type=int, nargs="*", default=[1, 4, 16])
     parser.add_argument("--calls", type=int, nargs="*", default=[1, 10, 1000])

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 
 from airflow_mq.engine.rules.errors import MessageQueueError
+from lab.arguments import at_least
 from tests.postgres_programs import find_bindirs
 from tests.scenarios import scenario_parser
 
@@ -22,7 +23,7 @@ from .verdict import Verdict
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; return 1 if a run of the file is not clean."""
+    """Run what the command line asks for; return 1 if a run of the file is not clean, or it has none."""
     options = _parser().parse_args(arguments)
     if not options.report:
         names = [name for name in options.scenario or SCENARIOS if _is_possible(name)]
@@ -30,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number in range(options.runs):
             for name in names:
                 _run(name, options, f"run {number + 1} of {options.runs}")
-    rows = read(options.out)
+    rows = read(options.out) if options.out.exists() else []
     print(table(rows))
     print(totals(rows))
-    return 0 if all(verdict.is_clean for row in rows for verdict in row.verdicts) else 1
+    return 0 if rows and all(verdict.is_clean for row in rows for verdict in row.verdicts) else 1
 
 
 def _is_possible(name: str) -> bool:
@@ -65,8 +66,10 @@ def _parser() -> argparse.ArgumentParser:
         SCENARIOS,
     )
     parser.add_argument("--store", choices=sorted(find_bindirs()), default="embedded", help="PostgreSQL of the runs")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs of each scenario (default: 1)")
-    parser.add_argument("--faults", type=int, default=1, metavar="N", help="times of the fault in a run (default: 1)")
+    parser.add_argument("--runs", type=at_least(1), default=1, metavar="N", help="runs of each scenario (default: 1)")
+    parser.add_argument(
+        "--faults", type=at_least(1), default=1, metavar="N", help="times of the fault in a run (default: 1)"
+    )
     parser.add_argument("--seconds", type=float, default=3, metavar="N", help="duration of a fault (default: 3)")
     parser.add_argument(
         "--out", type=Path, default=Path("build/chaos.jsonl"), metavar="FILE",

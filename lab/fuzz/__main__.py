@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.arguments import at_least
+
 from .coverage import shortest
 from .target import Target
 from .targets import TARGETS
@@ -76,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "target", nargs="*", metavar="TARGET", help="targets to run, one after the other (default: all)"
     )
-    parser.add_argument("--seconds", type=int, default=60, metavar="S", help="time of each target (default: 60)")
+    parser.add_argument(
+        "--seconds", type=at_least(1), default=60, metavar="S", help="time of each target (default: 60)"
+    )
     parser.add_argument(
         "--corpus", type=Path, default=CORPUS, metavar="DIR", help="kept inputs (default: lab/fuzz/corpus)"
     )

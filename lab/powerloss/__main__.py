@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab.arguments import at_least
 from lab.chaos.verdict import Verdict
 from tests.scenarios import scenario_parser
 
@@ -80,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         "Run clients under real faults of a SQLite file, and compare what they acknowledged with the store.",
         SCENARIOS,
     )
-    parser.add_argument("--runs", type=int, default=20, metavar="N", help="faults of each scenario (default: 20)")
+    parser.add_argument(
+        "--runs", type=at_least(1), default=20, metavar="N", help="faults of each scenario (default: 20)"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of the faults (default: 1)")
     return parser
 
