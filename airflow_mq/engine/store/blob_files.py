@@ -139,13 +139,12 @@ class BlobFile:
             yield
         except MessageQueueError:
             raise
-        except passes:
-            raise
         except Exception as error:
-            # Clients of object stores raise errors of their own.
-            if self._is_local and not isinstance(error, OSError):
-                raise
             folder = self.path.rpartition("/")[0]
+            # Clients of object stores raise errors of their own. A folder may be missing because no disk is mounted.
+            is_certain = not self._is_local or os.path.isdir(folder)
+            if (isinstance(error, passes) and is_certain) or (self._is_local and not isinstance(error, OSError)):
+                raise
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFull(
                     f"the disk of the folder of external payloads, {folder}, is full: nothing was enqueued; "

@@ -27,6 +27,7 @@ from airflow_mq.engine.rules.errors import (
     EmptyMessage,
     InvalidInput,
     StoreCorrupt,
+    StoreUnreachable,
     UploadGivenUp,
 )
 from airflow_mq.engine.rules.message import message_id
@@ -416,6 +417,20 @@ def test_payload_that_another_store_lacks_deletes_no_message(
     reasons = {event.why for event in queue.inspect.events(name="Returned")}
     assert len(reasons) == 1 and reasons.pop().startswith("BlobMissing: missing external payload")
     assert [queue.payloads.open(peeked.payload).read() for peeked in queue.inspect.peek("acme")] == [LARGE]
+
+
+def test_a_folder_that_is_not_mounted_deletes_no_message(make_queue: Maker, tmp_path: Path) -> None:
+    """A lost file is missing for good, but a missing folder may be mounted on another machine."""
+    queue = make_queue(blob_path=str(tmp_path / "blobs"))
+    queue.payloads.enqueue("acme", LARGE)
+    (tmp_path / "blobs").rename(tmp_path / "away")
+    assert queue.service_queues(lambda delivery: delivery.open_blob().read() and None).failed == 0
+    assert {event.why for event in queue.inspect.events(name="Returned")} == {"StoreUnreachable"}
+    with pytest.raises(StoreUnreachable, match="blobs, cannot be used: No such file or directory"):
+        queue.payloads.open(digest(LARGE))
+    (tmp_path / "away").rename(tmp_path / "blobs")
+    assert queue.service_queues(lambda delivery: delivery.open_blob().read() and None).processed == 1
+    assert queue.payloads.list() == []
 
 
 def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:
