@@ -123,14 +123,13 @@ class BlobFile:
 
     def remove(self) -> None:
         """Delete the file, complete or not, if it exists."""
-        with self._reached():
-            if self._is_local:
-                for name in (self.path, f"{self.path}.part"):
-                    Path(name).unlink(missing_ok=True)
-                return
-            files, place = self._filesystem_of(self.path)
-            with suppress(FileNotFoundError):
-                files.rm_file(place)
+        for name in (self.path, f"{self.path}.part") if self._is_local else (self.path,):
+            with suppress(FileNotFoundError), self._reached(FileNotFoundError):
+                if self._is_local:
+                    os.unlink(name)
+                else:
+                    files, place = self._filesystem_of(name)
+                    files.rm_file(place)
 
     @contextmanager
     def _reached(self, *passes: type[OSError]) -> Iterator[None]:

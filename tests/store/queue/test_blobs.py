@@ -433,6 +433,19 @@ def test_a_folder_that_is_not_mounted_deletes_no_message(make_queue: Maker, tmp_
     assert queue.payloads.list() == []
 
 
+def test_a_file_of_a_folder_that_is_not_mounted_is_deleted_later(
+    make_queue: Maker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(blob_path=str(tmp_path / "blobs"))
+    queue.payloads.enqueue("acme", LARGE)
+    (tmp_path / "blobs").rename(tmp_path / "away")
+    assert queue.service_queues(lambda delivery: None).processed == 1
+    assert "(StoreUnreachable); a later sweep tries again" in caplog.text
+    (tmp_path / "away").rename(tmp_path / "blobs")
+    queue.admin.housekeep()
+    assert list((tmp_path / "blobs").iterdir()) == []
+
+
 def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:
     held = [queue.payloads.put(data) for data in (LARGE, HUGE)]
     queue.enqueue_messages("acme", [blob.reference for blob in held])
