@@ -118,6 +118,10 @@ def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with defaults for what each message gives, and for its part: a DAG leaves them out."""
     if hasattr(function, "processes"):
         return function
+    if not callable(function):
+        raise ValueError(
+            f"invalid processor ({type(function).__name__}): for batches use ServiceQueuesOperator or block"
+        )
     signature = inspect.signature(function)
     names = [name for name in signature.parameters if name in KNOWN]
     needed = [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]

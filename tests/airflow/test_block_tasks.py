@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import MessageQueue, Weight
+from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.engine.queue.blocks.blocks import PAGE, Blocks
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.processors import Processor, Processors
@@ -779,6 +779,26 @@ def test_service_queues_services_in_the_task(queue: MessageQueue, run: Run, proc
 
     assert (result["processed"], queue.footprint("a").count) == (2, 0)
     assert processor or seen == [(b"1", "a", 0), (b"2", "a", 0)]
+
+
+def test_service_queues_calls_a_batch_processor_with_batches(queue: MessageQueue, run: Run) -> None:
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    queue.enqueue_messages("a", [b"1", b"2"])
+    seen: list[Any] = []
+    process = batch_processor(lambda batch: seen.append(batch.payloads))
+    result = run.execute(ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=process))
+    assert (result["processed"], [*map(list, seen)]) == (2, [[b"1", b"2"]])
+
+
+def test_the_decorator_names_what_takes_a_batch_processor() -> None:
+    from airflow_mq.decorators import message_processor_task
+
+    process: Any = batch_processor(lambda batch: None)
+    with pytest.raises(
+        ValueError, match=r"invalid processor \(BatchProcessor\): for batches use ServiceQueuesOperator"
+    ):
+        message_processor_task(process)
 
 
 def test_service_queues_refuses_an_unknown_function(queue: MessageQueue, run: Run) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from airflow_mq.engine.queue.calls import processor_of
+from airflow_mq.engine.queue.attempts import BatchProcessor
+from airflow_mq.engine.queue.calls import checked
 from airflow_mq.engine.queue.session import limit_of
 from airflow_mq.engine.rules.errors import Busy, InvalidInput, TokenRefused
 from airflow_mq.operators.base import RETURNED, Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_mq import Delivery, MessageQueue, Serviced
+    from airflow_mq import Batch, Delivery, MessageQueue, Serviced
     from airflow_mq.engine.queue.attempts import Answer, Processor
     from airflow_mq.observe.traces import Carrier
     from airflow_mq.operators.base import GivenWeight
@@ -53,17 +54,22 @@ class Servicing(Observed):
             with reporting_failure(queue, token, processors, part), observed as carrier:
                 yield queue, carrier
 
-    def service(self, queue: MessageQueue, context: Context, process: Processor, given: GivenWeight) -> Serviced:
+    def service(
+        self, queue: MessageQueue, context: Context, process: Processor | BatchProcessor, given: GivenWeight
+    ) -> Serviced:
         """Service the queues within a weight."""
         limit, observer = weight_of(given, "limit"), self.observe(queue)
 
-        def observed(delivery: Delivery) -> Answer:
-            observer.touch(delivery.origin)
-            return process(delivery)
+        call: Any = process.process if isinstance(process, BatchProcessor) else process
 
+        def observed(tried: Delivery | Batch) -> Any:
+            observer.touch(tried.origin)
+            return call(tried)
+
+        watched = BatchProcessor(observed, process.weigher) if isinstance(process, BatchProcessor) else observed
         try:
             with self.processing_here():
-                serviced = queue.service_queues(observed, limit, server=server_name(context))
+                serviced = queue.service_queues(watched, limit, server=server_name(context))
         except Busy as error:
             raise AirflowSkipException(f"{error}. Nothing was serviced this time") from None
         most = limit_of(queue.config, limit)
@@ -119,14 +125,16 @@ class ServiceQueuesOperator(Servicing, QueueOperator):
     Each message is processed and settled on its own: no other task and no Spark job takes part. To process a block on
     Spark, or by several tasks, use `airflow_mq.block.block`. Returns the counts of outcomes and the weight used.
 
-    :param processor: a function, or its name: `shop.orders:process`. Its signature decides what it receives: one
-        parameter the `Delivery`, or `payload`, `origin` and `message`. The return value is the message's outcome
+    :param processor: a function, a batch processor, or its name: `shop.orders:process`. A function's signature decides
+        what it receives: one parameter the `Delivery`, or `payload`, `origin` and `message`; it returns the outcome
     :param limit: `10m/1GiB` or `[milliseconds, bytes]`; the ring's service weight if left out (templated)
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "limit")
 
-    def __init__(self, *, processor: Callable[..., Answer] | str, limit: GivenWeight = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, processor: Callable[..., Answer] | BatchProcessor | str, limit: GivenWeight = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.processor = processor
         self.limit = limit
@@ -136,12 +144,12 @@ class ServiceQueuesOperator(Servicing, QueueOperator):
         with self.opened(context) as queue:
             return serviced_as_xcom(self.service(queue, context, process, self.limit))
 
-    def _function(self) -> Processor:
+    def _function(self) -> Processor | BatchProcessor:
         from airflow_mq.spark.share import load_function
 
         given = self.processor
         try:
-            return processor_of(cast("Any", load_function(given)) if isinstance(given, str) else given)
+            return checked(cast("Any", load_function(given)) if isinstance(given, str) else given)
         except InvalidInput as error:
             raise AirflowFailException(str(error)) from None
 
