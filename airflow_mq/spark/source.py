@@ -238,13 +238,14 @@ class WaitingReader(DataSourceReader):
         # The first connection holds a snapshot while the second one opens external payloads.
         with self.channel.connect() as queue, self.channel.connect() as payloads:
             batches = queue.inspect.waiting(*partition.share, limit=self.checked.limit)
-            yield from tables_of(with_payloads(payloads, batches, _missing), names=self.names)
+            found = with_payloads(payloads, batches, _missing) if "payload" in self.names else batches
+            yield from tables_of(found, names=self.names)
 
 
 def _missing(reports: Sequence[Report]) -> None:
     for report in reports:
         where = f"{origin_of(report.book)}:{report.page}:{report.first}"
-        log.warning("left out the message %s: its external payload is missing", ascii(where))
+        log.warning("left out the message %s: it was serviced meanwhile, or its payload is missing", ascii(where))
 
 
 # -- writing --
@@ -363,15 +364,15 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Stop planning after as many messages as are stored now; Spark ends the query when it is offered no more."""
-        self._left = patiently(lambda: len(self.queue))
+        self._left = patiently(partial(len, self.queue))
 
     def latestOffset(self, start: Offset, limit: ReadLimit | None = None) -> Offset:
         """Settle the committed micro-batch, and plan the next if anything is ready."""
         try:
             return self._next(start)
         except (Busy, StoreBusy, StoreUnreachable, CommitInDoubt) as error:
-            # A run on a schedule would end as if nothing waited.
-            if self._left < math.inf:
+            # A run on a schedule would end as if nothing waited, and a wrong address never fail.
+            if self._left < math.inf or self._queue is None:
                 raise
             log.warning("no micro-batch could be planned (%s); trying again", error)
             time.sleep(1.0)
@@ -416,11 +417,10 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         block = self._block_of(end)
         # Spark also commits a micro-batch when the next one is planned already.
         was_kept = self._keeper is not None and self._kept == end.get("block")
+        is_lost = was_kept if block is None else not self._settle(block)
         if was_kept:
             self._stop_keeping()
-        if block is not None:
-            was_kept = not self._settle(block)
-        if was_kept:
+        if is_lost:
             log.warning(
                 "micro-batch %d was committed after its lease ran out; its messages will be serviced again",
                 batch_number(end),
@@ -443,7 +443,7 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _block_of(self, offset: Offset) -> Block | None:
         """Return the live block that an offset names; None if it has ended."""
-        block = patiently(lambda: self.queue.blocks.live(self._key(batch_number(offset))))
+        block = patiently(partial(self.queue.blocks.live, self._key(batch_number(offset))))
         return block if block and block_name(block.id, block.token) == offset["block"] else None
 
     def _keep(self, block: Block) -> None:

@@ -105,8 +105,23 @@ def test_a_reader_of_waiting_messages_gets_payloads(
     tables = [table for share in reader.partitions() for table in reader.read(share)]  # type: ignore[arg-type]
     assert isinstance(reader.partitions()[0], Share)
     assert [payload for table in tables for payload in table.column("payload").to_pylist()] == [LARGE, b"plain"]
-    assert "left out the message 'acme:0:1': its external payload is missing" in caplog.text
+    assert "left out the message 'acme:0:1': it was serviced meanwhile, or its payload is missing" in caplog.text
     assert _fates(queue) == [] and queue.footprint("acme").count == 3
+
+
+def test_a_reader_of_waiting_messages_opens_no_payload_that_it_does_not_return(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow_mq.spark import store_side
+    from airflow_mq.spark.source import Options, WaitingReader
+
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+    monkeypatch.delattr(store_side, "_payload")
+    reader = WaitingReader(Options({}), ["origin", "id"])
+    tables = [table for share in reader.partitions() for table in reader.read(share)]  # type: ignore[arg-type]
+    # The id of a message is the hash of its payload, wherever that is.
+    ids = [id_ for table in tables for id_ in table.column("id").to_pylist()]
+    assert ids == message_ids([LARGE, LOST, b"plain"]) and not caplog.text
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

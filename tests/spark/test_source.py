@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -230,6 +231,65 @@ def test_a_stream_waits_for_its_ring(
     finally:
         stream.stop()
     assert queue.footprint("a").count == 0
+
+
+def test_a_stream_with_a_wrong_address_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.spark import source, store_side
+
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", "postgresql://queue@127.0.0.1:1/queue?connect_timeout=2")
+    monkeypatch.setattr(store_side, "patiently", lambda call: call())
+    monkeypatch.setattr(source, "patiently", lambda call: call())
+    stream = source.BlockStream(source.Options({}), ["payload"])
+    with pytest.raises(StoreUnreachable):
+        stream.latestOffset(stream.initialOffset())
+
+
+def test_a_stream_connects_with_one_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.spark import source
+
+    tries: list[int] = []
+
+    def connect(self: Any) -> Any:
+        tries.append(1)
+        if len(tries) > 2:
+            raise AssertionError("connecting is patient itself")
+        raise StoreUnreachable("no route")
+
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", "sqlite:///none.db")
+    monkeypatch.setattr(source.StoreChannel, "connect", connect)
+    stream = source.BlockStream(source.Options({}), ["payload"])
+    with pytest.raises(StoreUnreachable):
+        stream.prepareForTriggerAvailableNow()
+    with pytest.raises(StoreUnreachable):
+        stream.latestOffset(stream.initialOffset())
+
+
+def test_a_stream_keeps_its_lease_while_it_cannot_report(
+    make_ring: Callable[..., MessageQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.spark import source
+
+    queue = make_ring()
+    queue.enqueue_message("a", b"x")
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+    monkeypatch.setattr(source, "patiently", lambda call: call())
+    stream = source.BlockStream(source.Options({"ring": queue.ring, "lease": "1"}), ["payload"])
+
+    def fail(*reported: Any) -> Any:
+        time.sleep(2)
+        raise StoreUnreachable("no route")
+
+    try:
+        end = stream.latestOffset(stream.initialOffset())
+        report = stream.queue.blocks.report
+        monkeypatch.setattr(stream.queue.blocks, "report", fail)
+        assert stream.latestOffset(end) == end
+        assert queue.blocks.release_dead() == 0
+        monkeypatch.setattr(stream.queue.blocks, "report", report)
+        assert stream.latestOffset(end) == end
+        assert stream._keeper is None and queue.footprint("a").count == 0
+    finally:
+        stream.stop()
 
 
 def test_a_lease_is_a_duration_as_everywhere() -> None:
