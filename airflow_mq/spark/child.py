@@ -44,7 +44,7 @@ def in_child(
             while True:
                 while idle and not stream.poll(seconds):
                     idle()
-                    # A helper of the processor may hold the pipe open after the child has ended.
+                    # A helper that native code forked may hold the pipe open after the child has ended.
                     if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) and not stream.poll(0):
                         raise ChildDied(_ending(child))
                 try:
@@ -65,6 +65,8 @@ def _live(call: Call, group: Sequence[Delivery], reading: int, writing: int) -> 
     try:
         os.close(reading)
         with Connection(writing, readable=False) as stream:
+            # A helper that outlives the child would hold its half-sent answer open.
+            os.register_at_fork(after_in_child=stream.close)
             failure: ChildFailed | None = None
             try:
                 for message, outcome in call(group):

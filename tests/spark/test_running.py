@@ -563,18 +563,29 @@ def test_a_child_is_gone_when_its_reader_stops(make_ring: MakeRing) -> None:
         os.kill(child, signal.SIGCONT)
 
 
-def test_a_child_that_ended_is_noticed_while_its_helper_lives(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "is_native"), [(0, False), (0, True), (8 << 20, False)])
+def test_a_child_that_ended_is_noticed_while_its_helper_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_native: bool
+) -> None:
     from airflow_mq.spark.child import ChildDied, in_child
     from airflow_mq.spark.items import messages_of
+
+    if is_native:
+        # Native code that forks calls no hooks of Python.
+        monkeypatch.setattr(os, "register_at_fork", lambda **hooks: None)
 
     def call(items: Any) -> Any:
         helper = os.fork()
         if helper == 0:
-            # It inherited the pipe.
-            time.sleep(60)
+            time.sleep(30)
             os._exit(0)
         (tmp_path / "helper").write_text(str(helper))
-        yield next(iter(items)), Done()
+        first, second = items
+        yield first, Done()
+        if size:
+            # A large answer waits for its reader.
+            threading.Timer(0.5, os._exit, [3]).start()
+            yield second, Yield("x" * size)
         os._exit(3)
 
     idle: list[int] = []
@@ -584,10 +595,13 @@ def test_a_child_that_ended_is_noticed_while_its_helper_lives(tmp_path: Path) ->
         assert len(idle) < 100
 
     told = in_child(call, messages_of([Batch("a", [b"x", b"y"], 0, 0)]), note, 0.05)
+    begun = time.monotonic()
     try:
         assert next(told)[1] == Done()
+        time.sleep(1)
         with pytest.raises(ChildDied, match="ended with exit code 3"):
             next(told)
+        assert time.monotonic() - begun < 20
     finally:
         os.kill(int((tmp_path / "helper").read_text()), signal.SIGKILL)
 
