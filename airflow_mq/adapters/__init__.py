@@ -47,8 +47,8 @@ log = logging.getLogger("airflow_mq.adapters")
 BATCH = 500
 #: Bytes after which a source ends a batch.
 BATCH_BYTES = 16 << 20
-#: Why a message stays at the source behind the first one that a full queue refused.
-_FULL = "a queue is full"
+#: Why a message stays at the source behind the first one that stays there.
+_BEHIND = "a message before it is left"
 
 
 class Changed(Exception):
@@ -115,6 +115,8 @@ class Received:
     #: Number of messages left at the source, because they cannot be read now or a queue or the ring is full; a source
     #: that is read in order stops at the first.
     left: int = 0
+    #: Number of files and folders that cannot be read now.
+    unreadable: int = 0
 
     def __add__(self, other: Received) -> Received:
         return Received(*map(add, astuple(self), astuple(other)))
@@ -123,6 +125,7 @@ class Received:
         text = f"received {many(self.count, 'message')} of {self.size:,} bytes"
         text += f"; {self.repeated:,} had been received before" if self.repeated else ""
         text += f"; {self.refused:,} put aside" if self.refused else ""
+        text += f"; {self.unreadable:,} cannot be read" if self.unreadable else ""
         return text + (f"; {self.left:,} left at the source; the log states why" if self.left else "")
 
 
@@ -144,8 +147,8 @@ def receive(
 ) -> Received:
     """Enqueue what a source has now, in the source's order.
 
-    The messages of an origin whose queue is full stay at the source, and a later run goes on with them. A source that
-    can be read in order only is not read behind the first such message.
+    The messages of an origin whose queue is full stay at the source, and a later run goes on with them; likewise those
+    behind a message that cannot be read. A source that can be read in order only is not read behind the first of them.
 
     :param most: stop after about this many messages.
     :param batch: number of messages that are enqueued in one transaction.
@@ -169,7 +172,7 @@ def receive(
             progress(total)
         if full and not isinstance(adapter, Skips):
             break
-    return total
+    return total + Received(unreadable=getattr(adapter, "unreadable", 0))
 
 
 def _take(
@@ -177,27 +180,28 @@ def _take(
 ) -> Received:
     """Enqueue in order: an adapter that stops at a refused message has committed all before it and none after.
 
-    :param full: origins of which nothing is taken; none of their messages may pass the one that was refused
+    :param full: origins of which nothing is taken; none of their messages may pass the one that is left
     """
     total, ready = Received(), []
     with ExitStack() as held:
         for item in arrived:
             why = _unfit(queue, item)
             if why is None and item.origin in full:
-                total += _leave(adapter, item, _FULL)
+                total += _leave(adapter, item, _BEHIND)
             elif why is None:
                 try:
                     ready.append((item, _message(queue, item, held)))
                 except Changed:
                     log.info("%s changed while it was read; it is left for the next run", ascii(item.place))
                 except PermissionError as error:
-                    why = f"it cannot be read: {error.strerror}"
-                    if isinstance(adapter, Skips):
-                        total, why = total + _leave(adapter, item, why), None
+                    total, ready = total + _enqueue(adapter, ready, enqueue, full), []
+                    full.add(item.origin)
+                    left = _leave(adapter, item, f"it cannot be read: {error.strerror or error}")
+                    total += replace(left, unreadable=1)
             if why is not None:
                 total += _enqueue(adapter, ready, enqueue, full)
                 ready = []
-                # Behind a full queue, a source that is read in order is not read on.
+                # Behind a message that is left, a source that is read in order is not read on.
                 if not full or isinstance(adapter, Skips):
                     total += _refuse(adapter, item, why)
         return total + _enqueue(adapter, ready, enqueue, full)
@@ -214,7 +218,7 @@ def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue
     kept = []
     for item, message in ready:
         if full and (item.origin in full or not isinstance(adapter, Skips)):
-            _leave(adapter, item, _FULL)
+            _leave(adapter, item, _BEHIND)
         else:
             kept.append((item, message))
     return Received(left=len(ready) - len(kept)) + (_enqueue_all(adapter, kept, enqueue, full) if kept else Received())
@@ -254,9 +258,9 @@ def _enqueue_refused(
 
 
 def _leave(adapter: Adapter, item: Arrived, why: str) -> Received:
-    # The first message that a full queue leaves is logged with the sizes; thousands may follow.
+    # The first message of an origin that is left is logged with the reason; thousands may follow.
     log.log(
-        logging.DEBUG if why == _FULL else logging.WARNING, "%s is left for a later run: %s", ascii(item.place), why
+        logging.DEBUG if why == _BEHIND else logging.WARNING, "%s is left for a later run: %s", ascii(item.place), why
     )
     if isinstance(adapter, Skips):
         adapter.skip(item, why)

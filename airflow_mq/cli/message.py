@@ -287,7 +287,8 @@ def receive_folder(session: Session, args: Namespace) -> bool:
     """Enqueue each new file of a folder or object store once.
 
     Moves a file only after the queue has stored it. Path, time and size identify a received file. A file that can never
-    be a message is moved to .refused; the exit code is then 1.
+    be a message is moved to .refused; a file without read permission stays, with the later files of its origin. The
+    exit code is then 1.
     """
     from ..adapters.landing import LandingFolder, LandingPrefix
 
@@ -388,7 +389,7 @@ def _receive(session: Session, args: Namespace, make: Callable[[], Adapter]) -> 
         )
         remark = unmatched(source) if done == Received() else ""
     session.out.answer(done, str(done) + remark)
-    return not done.refused
+    return not (done.refused or done.unreadable)
 
 
 MESSAGE = Group(

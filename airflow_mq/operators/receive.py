@@ -28,14 +28,15 @@ class ReceiveMessagesOperator(QueueOperator):
         ReceiveMessagesOperator(task_id="receive", adapter=lambda: MySource("…"))
 
     A retry, and a run after one that was killed, continues where that one ended: repeated messages are recognized by
-    their keys. Returns `{"count": …, "size": …, "repeated": …, "refused": …, "left": …}`.
+    their keys. Returns `{"count": …, "size": …, "repeated": …, "refused": …, "left": …,
+    "unreadable": …}`.
 
     :param adapter: makes the source when the task runs: an object with the methods of `airflow_mq.adapters.Adapter`
     :param most: stop after about this many messages (templated)
     :param batch: messages that are enqueued in one transaction
     :param weight: predicted cost of each message, `10m/1GiB` or `[milliseconds, bytes]` (templated)
     :param priority: `high` messages are serviced before `regular` ones (templated)
-    :param fail_on_refused: fail at the end if the source held something that can never be a message
+    :param fail_on_refused: fail at the end if the source held something that can never be a message, or cannot be read
     """
 
     template_fields: Sequence[str] = (*QueueOperator.template_fields, "most", "weight", "priority")
@@ -74,8 +75,8 @@ class ReceiveMessagesOperator(QueueOperator):
         with self.opened(context) as queue, self.observe(queue).sending():
             received = self._receive(queue, most)
             self.log.info("Ring %r: %s.", queue.ring, received)
-        if received.refused and self.fail_on_refused:
-            raise AirflowFailException(f"{received}; the log lists what was refused, and why")
+        if (received.refused or received.unreadable) and self.fail_on_refused:
+            raise AirflowFailException(f"{received}; the log lists which, and why")
         return asdict(received)
 
     def _receive(self, queue: MessageQueue, most: int | None) -> Received:

@@ -41,9 +41,28 @@ def files(folder: object, **kwargs: Any) -> Any:
 
 def test_a_folder_is_received_once(queue: MessageQueue, run: Run, landing: Path) -> None:
     done = run.execute(files(landing))
-    assert done == {"count": 1, "size": 3, "repeated": 0, "refused": 1, "left": 0}
+    assert done == {"count": 1, "size": 3, "repeated": 0, "refused": 1, "left": 0, "unreadable": 0}
     assert [one.payload for one in queue.inspect.peek("acme")] == [b"one"]
     assert run.execute(files(landing))["count"] == 0
+
+
+def test_a_task_can_fail_for_a_folder_that_cannot_be_read(
+    sqlite_queue: MessageQueue, run: Run, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (landing / "birch").mkdir()
+    scandir, denied = os.scandir, os.stat(landing / "birch").st_ino
+
+    def refused(opened: int) -> Any:
+        if os.fstat(opened).st_ino == denied:
+            raise PermissionError(13, "Permission denied")
+        return scandir(opened)
+
+    (landing / "acme/2.json").unlink()
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(Exception, match="received 1 message of 3 bytes; 1 cannot be read; the log lists which"):
+        run.execute(files(landing, fail_on_refused=True))
+    done = run.execute(files(landing))
+    assert done == {"count": 0, "size": 0, "repeated": 0, "refused": 0, "left": 0, "unreadable": 1}
 
 
 def test_files_that_the_pattern_does_not_match_are_logged(
@@ -154,6 +173,8 @@ def test_topics_through_the_hook_of_the_provider(
         operator = ReceiveKafkaOperator(
             task_id="kafka", mq_conn_id=CONN_ID, topics=topic, kafka_config_id="topics", group="ours", batch=4
         )
-        assert run.execute(operator) == {"count": 10, "size": 10, "repeated": 0, "refused": 0, "left": 0}
+        assert run.execute(operator) == {
+            "count": 10, "size": 10, "repeated": 0, "refused": 0, "left": 0, "unreadable": 0,
+        }  # fmt: skip
         assert run.execute(operator)["count"] == 0
     assert [one.payload for one in sqlite_queue.inspect.peek("o1")] == [b"1", b"3", b"5", b"7", b"9"]

@@ -29,7 +29,7 @@ class LocalPlace(Place):
             raise InvalidInput(f"no folder {os.fspath(folder)!r}: expected an existing landing folder; create it")
 
     def files(self, settle: float) -> Iterator[Found]:
-        waiting, unreachable = [""], Unreachable(self.name)
+        waiting, unreachable, self.unreadable = [""], Unreachable(self.name), 0
         while waiting:
             prefix = waiting.pop()
             try:
@@ -44,7 +44,11 @@ class LocalPlace(Place):
                             yield from self._complete(path, entry, settle)
             except OSError as error:
                 if not prefix:
-                    raise
+                    raise InvalidInput(
+                        f"cannot read the landing folder {self.folder!r} ({error.strerror}): expected one that this "
+                        "user may list and enter"
+                    ) from error
+                self.unreadable += error.errno not in _NOT_THERE
                 log.warning("cannot read the folder %s: %s", ascii(prefix), error.strerror)
         unreachable.report()
 

@@ -38,6 +38,8 @@ class Place(ABC):
 
     #: Name of the place in keys and for people.
     name: str
+    #: Number of folders that the last listing could not read.
+    unreadable = 0
 
     @abstractmethod
     def files(self, settle: float) -> Iterator[Found]:

@@ -94,14 +94,14 @@ class Landing:
         self._of: dict[str, tuple[Found, bool]] = {}
         #: Files that are not read again: they were refused, are left for a later run, or cannot be moved.
         self._done: set[str] = set()
-        #: Origins of which the queue takes nothing in this run, so that their files need not be opened.
+        #: Origins of which nothing is taken in this run, so that their files need not be opened.
         self._full: set[str] = set()
         #: Files that were read since the last complete listing.
         self._seen: set[Found] = set()
         #: Number of received files that could not be moved, and the first of them with the reason.
         self._not_moved, self._why_not = 0, ""
-        #: Number of files in this listing that the pattern does not match, and the first of them.
-        self.unmatched, self.first_unmatched = 0, ""
+        #: Number of files in this listing that the pattern does not match, the first of them, and unreadable folders.
+        self.unmatched, self.first_unmatched, self.unreadable = 0, "", 0
 
     def fetch(self, most: int) -> Sequence[Arrived]:
         """Return the next messages, or none when all files were read. The call after that lists the place again."""
@@ -216,7 +216,7 @@ class Landing:
                 still_there.add(found)
             elif found.path not in self._done:
                 listing.add(matched["origin"], found)
-        self._seen = still_there
+        self._seen, self.unreadable = still_there, self.place.unreadable
         return listing
 
     def _turn(self, files: deque[Reading], alone: bool) -> Iterator[Arrived]:

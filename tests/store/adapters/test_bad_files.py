@@ -16,6 +16,7 @@ from airflow_mq import MessageQueue
 from airflow_mq.adapters import BATCH_BYTES, Changed, Received, receive
 from airflow_mq.adapters.landing import Landing, LandingFolder, LandingPrefix, NotMoved, source
 from airflow_mq.adapters.landing.folder import LocalPlace
+from airflow_mq.engine.rules.errors import InvalidInput
 from tests.store.adapters.conftest import contents
 from tests.store.adapters.memory import MemoryVersions
 
@@ -355,30 +356,37 @@ def test_a_path_without_the_optional_origin_does_not_match(quick: MessageQueue, 
     assert (look.unmatched, sorted(folder.left())[2:]) == (2, ["1", "2"])
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
 @pytest.mark.parametrize("lines", [False, True])
-def test_a_file_that_may_not_be_read_stays(
+def test_a_file_that_may_not_be_read_stays_with_those_behind_it(
     quick: MessageQueue,
     folder: Ground,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     lines: bool,
+    size: int,
 ) -> None:
     opened = LocalPlace.open
 
     def refused(self: LocalPlace, found: Any) -> Any:
-        if found.path.startswith("acme"):
+        if found.path == "acme/2":
             raise PermissionError(13, "Permission denied")
         return opened(self, found)
 
     monkeypatch.setattr(LocalPlace, "open", refused)
-    folder.drop("acme/1", b"one")
-    folder.drop("acme/2", b"x" * 100_000)
-    folder.drop("birch/1", b"two")
-    assert receive(quick, folder.look(after="keep", lines=lines)) == Received(1, 3, left=2)
-    assert "'acme/2' is left for a later run: it cannot be read: Permission denied" in caplog.text
+    for path, content in (("acme/1", b"one"), ("acme/2", b"x" * size), ("acme/3", b"y" * size), ("birch/1", b"two")):
+        folder.drop(path, content)
+    done = receive(quick, folder.look(after="keep", lines=lines))
+    # No later file passes it, even one that can be read, and the first one does not wait for it.
+    assert done == Received(2, 6, left=2, unreadable=1)
+    assert str(done) == "received 2 messages of 6 bytes; 1 cannot be read; 2 left at the source; the log states why"
+    assert [record.getMessage() for record in caplog.records] == [
+        "'acme/2' is left for a later run: it cannot be read: Permission denied"
+    ]
     # Another mode changes neither the time nor the size of a file.
     monkeypatch.setattr(LocalPlace, "open", opened)
-    assert receive(quick, folder.look(after="keep", lines=lines)) == Received(2, 100_003)
+    assert receive(quick, folder.look(after="keep", lines=lines)) == Received(2, 2 * size)
+    assert len(quick.inspect.peek("acme")[0].payload) == 3
 
 
 def test_a_landing_folder_that_may_not_be_read_is_an_error(
@@ -394,8 +402,14 @@ def test_a_landing_folder_that_may_not_be_read_is_an_error(
         return scandir(opened)
 
     monkeypatch.setattr(os, "scandir", refused)
-    with pytest.raises(PermissionError):
+    with pytest.raises(
+        InvalidInput, match=r"cannot read the landing folder '.*' \(Permission denied\): expected one that"
+    ):
         receive(quick, folder.look())
     # The others below it are received.
     del denied[0]
-    assert receive(quick, folder.look()) == Received(1, 3)
+    look = folder.look()
+    assert receive(quick, look) == Received(1, 3, unreadable=1)
+    assert str(receive(quick, look)) == "received 0 messages of 0 bytes; 1 cannot be read"
+    denied.clear()
+    assert receive(quick, look) == Received(1, 3)

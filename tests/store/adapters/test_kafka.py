@@ -247,7 +247,8 @@ def test_from_the_command_line(cluster: Cluster, tmp_path: Path, capsys: pytest.
     assert main(words) == 3
     assert f"the record {topic}/0/1 can never be a message: it has no key" in capsys.readouterr().err
     assert main([*words, "--skip-unfit", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == {"count": 1, "size": 1, "repeated": 0, "refused": 1, "left": 0}
+    told = {"count": 1, "size": 1, "repeated": 0, "refused": 1, "left": 0, "unreadable": 0}
+    assert json.loads(capsys.readouterr().out) == told
     assert main(words) == 0 and capsys.readouterr().out == "received 0 messages of 0 bytes\n"
 
 

@@ -22,7 +22,8 @@ def landing(tmp_path: Path) -> Path:
 
 def test_a_folder(mq: Terminal, landing: Path) -> None:
     words = ("message", "receive-folder", str(landing), "--pattern", "{origin}/*.csv", "--settle", "0")
-    assert mq.json(*words, "--limit", "1") == {"count": 1, "size": 4, "repeated": 0, "refused": 0, "left": 0}
+    told = {"count": 1, "size": 4, "repeated": 0, "refused": 0, "left": 0, "unreadable": 0}
+    assert mq.json(*words, "--limit", "1") == told
     assert mq(*words).out == "received 1 message of 4 bytes\n"
     assert mq(*words, "--quiet").out == ""
     (landing / "stray.csv").touch()
