@@ -16,7 +16,8 @@ class BlockLease(Renewal):
     Raises `TokenRefused` at once if the block has ended.
 
     :param lease: seconds for which each renewal holds; the block's own if left out
-    :param on_refused: called in that thread when the block was settled, released, or is past its deadline
+    :param on_refused: called in that thread when the block was settled, released, or is past its deadline, and after
+        each further wait: a job may begin later
     """
 
     def __init__(
@@ -36,4 +37,4 @@ class BlockLease(Renewal):
             self.refused = error
             if self._on_refused:
                 self._on_refused()
-        return self.refused is None
+        return self.refused is None or self._on_refused is not None

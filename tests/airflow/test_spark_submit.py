@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.processors import Processor, Processors
 from airflow_mq.spark.exchange import hand_over
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill
@@ -533,6 +535,59 @@ def test_a_job_whose_block_is_lost_ends(
     with started[0] as process:
         assert process.wait(30) == -signal.SIGTERM
     assert sqlite_queue.footprint("a").count == 1
+
+
+@pytest.mark.parametrize("seconds", ["0", "30"])
+def test_a_job_that_begins_after_its_block_was_lost_ends(
+    sqlite_queue: MessageQueue,
+    run: Run,
+    submitted: Submitted,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: str,
+) -> None:
+    import airflow.providers.apache.spark.hooks.spark_submit as hook
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    started: list[subprocess.Popen[str]] = []
+
+    def popen(argv: list[str], **how: Any) -> subprocess.Popen[str]:
+        sqlite_queue.blocks.release(run.xcoms["plan", "block"]["token"])
+        # The lease is refused meanwhile.
+        time.sleep(1)
+        started.append(POPEN(["sleep", seconds], **how))
+        return started[0]
+
+    monkeypatch.setattr(hook.subprocess, "Popen", popen)
+
+    with pytest.raises(Exception, match="the job came too late: its block was settled or released"):
+        run.execute(job(run, exchange=str(tmp_path), lease=1), 0)
+
+    with started[0] as process:
+        assert process.wait(30) == (0 if seconds == "0" else -signal.SIGTERM)
+
+
+@pytest.mark.parametrize("error", [TokenRefused, UnknownBlock])
+def test_outcomes_for_a_block_that_is_gone_are_too_late(
+    sqlite_queue: MessageQueue,
+    run: Run,
+    submitted: Submitted,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Any,
+) -> None:
+    from airflow_mq.spark import exchange
+
+    def take_back(*args: object) -> int:
+        raise error("no more outcomes")
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan(PROCESSORS)
+    monkeypatch.setattr(exchange, "take_back", take_back)
+    with pytest.raises(Exception, match="the job came too late: its block was settled or released"):
+        run.execute(job(run, exchange=str(tmp_path)), 0)
+    sqlite_queue.blocks.release(run.xcoms["plan", "block"]["token"])
 
 
 @pytest.mark.parametrize("is_readable", [True, False])

@@ -10,7 +10,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseHook
 
-from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused
+from airflow_mq.engine.rules.errors import InvalidInput, TokenRefused, UnknownBlock
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.links import BlockLink, PlanLink
 from airflow_mq.observe import traces
@@ -163,11 +163,13 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
                     raise keeper.refused
                 try:
                     self._submit(context)
+                    if keeper.refused:
+                        raise keeper.refused
                 finally:
                     # A job that failed half way has reported its first half.
                     self.log.info("%s: outcomes of %s.", part["name"], many(take_back(queue, token, folder), "message"))
         except Exception as error:
-            if keeper.refused or isinstance(error, TokenRefused):
+            if keeper.refused or isinstance(error, (TokenRefused, UnknownBlock)):
                 raise AirflowFailException(TOO_LATE) from error
             raise
 
