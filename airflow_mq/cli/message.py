@@ -287,8 +287,7 @@ def receive_folder(session: Session, args: Namespace) -> bool:
     """Enqueue each new file of a folder or object store once.
 
     Moves a file only after the queue has stored it. Path, time and size identify a received file. A file that can never
-    be a message is moved to .refused; a file without read permission stays, with the later files of its origin. The
-    exit code is then 1.
+    be a message is moved to .refused, one that cannot be read stays; the exit code is then 1.
     """
     from ..adapters.landing import LandingFolder, LandingPrefix
 
