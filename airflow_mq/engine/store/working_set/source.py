@@ -194,12 +194,13 @@ class Source:
         """Return the stored buckets of origins and groups."""
         return self.unit.origins.buckets(self.ring_id, names)
 
-    def halted(self, now: int, *, origins: bool = False) -> tuple[list[str], list[str]]:
-        """Return groups that are paused with everything below them, and groups with exhausted buckets.
+    def halted(self, now: int, walk: str | None = None, *, origins: bool = False) -> tuple[list[str], list[BucketRow]]:
+        """Return groups that are paused with everything below them, and exhausted buckets of groups.
 
-        :param origins: return origins with exhausted buckets, too
+        :param walk: read the balances of those for which another walk is ahead
+        :param origins: return exhausted buckets of origins, too
         """
-        return self.unit.origins.halted(self.ring_id, now, origins=origins)
+        return self.unit.origins.halted(self.ring_id, now, walk, origins=origins)
 
     # Pages and inbox rows.
 
