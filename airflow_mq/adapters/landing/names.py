@@ -12,8 +12,8 @@ _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".filepart",
 
 
 def is_left_alone(name: str) -> bool:
-    """Return whether a file of this name is hidden or unfinished."""
-    return name.startswith(_HIDDEN) or name.lower().endswith(_UNFINISHED)
+    """Return whether a file or folder of this name is hidden, unfinished, or the file system's own."""
+    return name.startswith(_HIDDEN) or name == "lost+found" or name.lower().endswith(_UNFINISHED)
 
 
 def text_of(path: str) -> str:

@@ -166,7 +166,7 @@ def make(store_uri: str) -> Any:
 
 
 def test_what_is_not_complete_is_left_alone(queue: MessageQueue, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("1.json.tmp", ".1.json", "_1.json", "1.json.part", "1.json~", "a.crdownload"):
+    for name in ("1.json.tmp", ".1.json", "_1.json", "lost+found", "1.json.part", "1.json~", "a.crdownload"):
         drop(folder, f"acme/{name}", b"half")
     drop(folder, "_temporary/1.json", b"half")
     drop(folder, "acme/2.json", b"just now")
