@@ -96,16 +96,16 @@ class Payloads:
             with queue.payloads.put(Path("orders.parquet")) as blob:
                 queue.enqueue_messages([("acme", blob.reference), ("birch", blob.reference)])
         """
-        keep = self.session.config.keep_uploads
+        keep, folder = self.session.config.keep_uploads, self.session.config.blob_path
         known = _reference_to(source)
         if known is not None:
-            holding = hold(self.store, known, keep)
+            holding = hold(self.store, known, keep, folder)
             if holding is not None:
                 if progress:
                     progress(known.size, known.size)
                 return Held(self.store, known, holding)
         total = known.size if known else None
-        upload = Upload(self.store, keep, self.session.config.blob_path)
+        upload = Upload(self.store, keep, folder)
         try:
             for piece in _pieces(source):
                 upload.write(piece)

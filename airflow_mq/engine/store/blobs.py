@@ -26,6 +26,7 @@ from ..rules.errors import (
     Refused,
     StoreCorrupt,
     StoreError,
+    StoreUnreachable,
     UploadGivenUp,
 )
 from . import codec
@@ -52,7 +53,7 @@ class Upload:
     def __init__(self, store: AnyStore, keep: float, folder: str | None) -> None:
         self.store, self.keep = store, int(keep * 1_000_000)
         self.size = 0
-        self._path = fresh_name(folder) if folder else ""
+        self._folder, self._path = folder or "", fresh_name(folder) if folder else ""
         roots = named_roots()
         if folder and roots is not None and not is_below(self._path, roots):
             raise ConfigRefused(
@@ -94,14 +95,14 @@ class Upload:
         name = reference.hash.hex()
         with self.store.loose() as unit:
             stored = unit.payloads.blob(name)
-            lost = stored if stored is not None and not is_there(self.store, unit, reference) else None
+            is_lost = stored is not None and not is_there(self.store, unit, reference, self._folder)
         with self.store.writing() as unit:
             id_, now = self._touch(unit)
             self._insert(unit, id_, rest)
             hold, payloads = unit.fresh_ids(1)[0], unit.payloads
-            won = payloads.insert(name, self.size, id_, now, again=lost is not None)
-            if lost is not None:
-                payloads.end_upload(lost[1], kept=False)
+            won = payloads.insert(name, self.size, id_, now, again=is_lost)
+            if stored is not None and is_lost:
+                payloads.end_upload(stored[1], kept=False)
             # A sweep may delete the earlier blob of this hash after it prevented the insert.
             while not payloads.hold(hold, name, now + self.keep):
                 won = payloads.insert(name, self.size, id_, now)
@@ -161,10 +162,13 @@ class Upload:
         return self._id, now
 
 
-def hold(store: AnyStore, reference: Reference, keep: float) -> int | None:
-    """Hold an existing blob; return the hold, or `None` if there is no such blob, or its bytes are gone."""
+def hold(store: AnyStore, reference: Reference, keep: float, folder: str | None) -> int | None:
+    """Hold an existing blob; return the hold, or `None` if there is no such blob, or its bytes are gone.
+
+    :param folder: folder into which the blob would be uploaded
+    """
     with store.loose() as unit:
-        if not is_there(store, unit, reference):
+        if not is_there(store, unit, reference, folder or ""):
             return None
     with store.writing() as unit:
         id_, until = unit.fresh_ids(1)[0], unit.now() + int(keep * 1_000_000)
@@ -270,8 +274,11 @@ def open_blob(store: AnyStore, reference: Reference) -> IO[bytes]:
     return io.BufferedReader(BlobReader(store, reference), CHUNK)
 
 
-def is_there(store: AnyStore, unit: Unit, reference: Reference) -> bool:
-    """Return whether a payload and its first piece exist; also `True` if its file cannot be checked now."""
+def is_there(store: AnyStore, unit: Unit, reference: Reference, folder: str | None = None) -> bool:
+    """Return whether a payload and its first piece exist; also `True` if its file cannot be checked now.
+
+    :param folder: folder of new payloads: a file in another folder that cannot be reached counts as missing
+    """
     blob = unit.payloads.blob(reference.hash.hex())
     if blob is None or blob[0] != reference.size:
         return False
@@ -280,6 +287,9 @@ def is_there(store: AnyStore, unit: Unit, reference: Reference) -> bool:
         return unit.payloads.chunk(upload, 0) is not None
     try:
         return stored_file(store, unit, path).size() is not None
+    except StoreUnreachable:
+        # A sender must not replace a copy that others read, but another folder may be gone for good.
+        return folder is None or is_below(path, [folder])
     except MessageQueueError:
         return True
 

@@ -433,6 +433,43 @@ def test_a_folder_that_is_not_mounted_deletes_no_message(make_queue: Maker, tmp_
     assert queue.payloads.list() == []
 
 
+@pytest.mark.parametrize("later", ["new", None])
+@pytest.mark.parametrize("source", [lambda: LARGE, lambda: iter([LARGE])], ids=["known", "streamed"])
+def test_a_payload_of_a_folder_that_is_gone_is_stored_again(
+    make_queue: Maker, tmp_path: Path, later: str | None, source: Any
+) -> None:
+    queue = make_queue(blob_path=str(tmp_path / "old"))
+    queue.payloads.enqueue("acme", LARGE)
+    queue.admin.change_ring(blob_path=later and str(tmp_path / later))
+    (tmp_path / "old").rename(tmp_path / "away")
+    queue.payloads.enqueue("birch", source())
+    assert [read(queue, queue.inspect.peek(name)[0]) for name in ("acme", "birch")] == [LARGE, LARGE]
+    (tmp_path / "away").rename(tmp_path / "old")
+    queue.admin.housekeep()
+    assert list((tmp_path / "old").iterdir()) == [] and read(queue, digest(LARGE)) == LARGE
+
+
+def test_a_sender_without_the_disk_keeps_the_copy_of_its_own_folder(make_queue: Maker, tmp_path: Path) -> None:
+    queue = make_queue(blob_path=f"{tmp_path / 'blobs'}/")
+    queue.payloads.enqueue("acme", LARGE)
+    (stored,) = queue.payloads.list()
+    (tmp_path / "blobs").rename(tmp_path / "away")
+    queue.payloads.enqueue("acme", LARGE)
+    (tmp_path / "away").rename(tmp_path / "blobs")
+    assert [blob.path for blob in queue.payloads.list()] == [stored.path] and read(queue, digest(LARGE)) == LARGE
+
+
+def test_two_rings_of_different_folders_each_read_what_they_send(make_queue: Maker, tmp_path: Path) -> None:
+    first = make_queue("first", blob_path=str(tmp_path / "first"))
+    second = make_queue("second", blob_path=str(tmp_path / "second"))
+    first.payloads.enqueue("acme", LARGE)
+    (tmp_path / "first").rename(tmp_path / "away")
+    second.payloads.enqueue("acme", LARGE)
+    assert second.service_queues(lambda delivery: delivery.open_blob().read() and None).processed == 1
+    assert first.service_queues(lambda delivery: delivery.open_blob().read() and None).processed == 1
+    (tmp_path / "away").rename(tmp_path / "first")
+
+
 def test_a_file_of_a_folder_that_is_not_mounted_is_deleted_later(
     make_queue: Maker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
