@@ -41,7 +41,7 @@ import math
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -74,6 +74,7 @@ from ..engine.rules.errors import (
     UnknownBlock,
 )
 from ..engine.rules.message import Message, read_number
+from ..engine.rules.outcome import Yield
 from ..engine.rules.priority import REGULAR, check_priority, origin_of
 from ..engine.rules.units import check_seconds
 from .arguments import BLOCK, STORE
@@ -236,8 +237,11 @@ class WaitingReader(DataSourceReader):
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         # The first connection holds a snapshot while the second one opens external payloads.
-        with self.channel.connect() as queue, self.channel.connect() as payloads:
-            batches = queue.inspect.waiting(*partition.share, limit=self.checked.limit)
+        with (
+            self.channel.connect() as queue,
+            self.channel.connect() as payloads,
+            closing(queue.inspect.waiting(*partition.share, limit=self.checked.limit)) as batches,
+        ):
             found = with_payloads(payloads, batches, _missing) if "payload" in self.names else batches
             yield from tables_of(found, names=self.names)
 
@@ -245,6 +249,8 @@ class WaitingReader(DataSourceReader):
 def _missing(reports: Sequence[Report]) -> None:
     for report in reports:
         where = f"{origin_of(report.book)}:{report.page}:{report.first}"
+        if isinstance(report.outcome, Yield):
+            raise StoreUnreachable(f"the external payload of the message {where!a} cannot be read now")
         log.warning("left out the message %s: it was serviced meanwhile, or its payload is missing", ascii(where))
 
 

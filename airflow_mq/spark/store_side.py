@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -15,10 +16,11 @@ from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.block import Block
 from ..engine.queue.values import Batch, Delivery, Report
 from ..engine.rules.blob import Reference
+from ..engine.rules.characters import visible
 from ..engine.rules.claims import Claim, ClaimRun
-from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, TokenRefused
+from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, StoreUnreachable, TokenRefused
 from ..engine.rules.judging import bounds_of
-from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported
+from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported, Yield
 from ..engine.rules.settle import Answers
 from ..processors import Part, Processor, Processors
 from .arguments import BLOCK, STORE
@@ -28,6 +30,8 @@ from .lease import BlockLease
 from .reports import CHUNK_SECONDS, patiently
 from .share import Groups, Reported, Task, loaded, run_share
 from .terms import JobTerms
+
+log = logging.getLogger("airflow_mq.spark")
 
 #: Seconds to wait for another writer.
 BUSY_TIMEOUT = 30.0
@@ -132,8 +136,13 @@ def with_payloads(
     """Yield batches with external payloads in place of their references, one by one to bound memory.
 
     A payload larger than the ring's `whole_payloads` stays a reference; a message without its payload is *unsupported*.
+    If a payload cannot be read now, its message and all later ones of its queue answer *not now*: none may pass.
     """
+    kept: dict[str, Yield] = {}
     for batch in batches:
+        if batch.book in kept:
+            report([batch.answer(kept[batch.book])])
+            continue
         if not any(isinstance(payload, Reference) for payload in batch.payloads):
             yield batch
             continue
@@ -143,6 +152,12 @@ def with_payloads(
                 yield replace(single, payloads=[_payload(queue, payload)])
             except BlobMissing:
                 report([single.answer(Unsupported())])
+            except StoreUnreachable as error:
+                kept[batch.book] = Yield(failures.reason_of(error))
+                # If it is the database that does not answer, this fails.
+                report([replace(single, payloads=batch.payloads[at:]).answer(kept[batch.book])])
+                log.error("%s is kept: %s", visible(str(single.addresses[0])), error)
+                break
 
 
 def _payload(queue: MessageQueue, payload: bytes) -> bytes:

@@ -11,12 +11,13 @@ import pytest
 
 from airflow_mq import Delivery, MessageQueue
 from airflow_mq.engine.rules.blob import Reference
+from airflow_mq.engine.rules.errors import StoreUnreachable
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.processors import Processor, Processors
 from airflow_mq.spark import exchange
 from airflow_mq.spark.share import run_share
-from airflow_mq.spark.store_side import run_in_place
+from airflow_mq.spark.store_side import run_in_place, with_payloads
 
 LARGE, LOST = (random.Random(size).randbytes(size) for size in (300_000, 200_000))
 SEEN: list[Any] = []
@@ -122,6 +123,94 @@ def test_a_reader_of_waiting_messages_opens_no_payload_that_it_does_not_return(
     # The id of a message is the hash of its payload, wherever that is.
     ids = [id_ for table in tables for id_ in table.column("id").to_pylist()]
     assert ids == message_ids([LARGE, LOST, b"plain"]) and not caplog.text
+
+
+@pytest.fixture
+def unmounted(queue: MessageQueue, tmp_path: Path) -> MessageQueue:
+    """Return a queue whose folder of payloads is not mounted, with other origins and pages behind the payload."""
+    assert queue.service_queues(lambda _: None).processed == 3
+    queue.enqueue_message("acme", b"before")
+    queue.payloads.enqueue("acme", LARGE)
+    queue.enqueue_messages([("acme", b"%020000d" % at) for at in range(5)])
+    queue.enqueue_messages([(origin, b"small") for origin in ("birch", "cedar", "dogwood")])
+    (tmp_path / "blobs").rename(tmp_path / "away")
+    return queue
+
+
+@pytest.mark.parametrize("way", ["here", "folder"])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_folder_that_is_not_mounted_stops_its_own_queue_alone(
+    unmounted: MessageQueue, tmp_path: Path, way: str, ordered: bool
+) -> None:
+    queue = unmounted
+    queue.admin.change_ring(ordered=ordered)
+    for _ in range(2):
+        block = queue.blocks.plan(reports_begin=True)
+        (part,) = PROCESSORS.parts({claim.whose: claim.messages for claim in block.claims})
+        if way == "here":
+            run_in_place(queue, block.token, PROCESSORS, part)
+        else:
+            folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
+            channel = exchange.FolderChannel(folder)
+            for task in channel.tasks(PROCESSORS):
+                with channel.open(task.share) as side:
+                    run_share(task.processor, side, channel.terms())
+            exchange.take_back(queue, block.token, folder)
+        settled: Any = queue.blocks.settle(block)
+        assert settled.failed == 0 and settled.returned > 0
+    others = [(origin, b"small") for origin in ("birch", "cedar", "dogwood")]
+    # Pages of a relaxed origin may be in different shares.
+    assert sorted(SEEN) == [("acme", b"before"), *others] if ordered else {("acme", b"before"), *others} <= {*SEEN}
+    assert {event.why for event in queue.inspect.events(name="Returned")} == {"StoreUnreachable"}
+    (tmp_path / "away").rename(tmp_path / "blobs")
+    block = queue.blocks.plan()
+    (part,) = PROCESSORS.parts({"acme": block.messages})
+    run_in_place(queue, block.token, PROCESSORS, part)
+    queue.blocks.settle(block)
+    found = [payload for origin, payload in SEEN if origin == "acme"]
+    expected = [b"before", LARGE, *(b"%020000d" % at for at in range(5))]
+    assert len(queue) == 0 and (found if ordered else sorted(found)) == (expected if ordered else sorted(expected))
+
+
+def test_a_reader_of_waiting_messages_leaves_out_none_that_is_not_mounted(
+    unmounted: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.spark.source import Options, WaitingReader
+
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", unmounted.store.address.uri)
+    reader = WaitingReader(Options({}), ["payload"])
+    with pytest.raises(StoreUnreachable, match="payload of the message 'acme:1:1' cannot be read now"):
+        [table for share in reader.partitions() for table in reader.read(share)]  # type: ignore[arg-type]
+
+
+def test_a_stream_settles_no_message_whose_folder_is_not_mounted(
+    unmounted: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.spark.source import BlockStream, Options
+
+    unmounted.admin.change_ring(ordered=False)
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", unmounted.store.address.uri)
+    stream = BlockStream(Options({}), ["payload"])
+    end = stream.latestOffset(stream.initialOffset())
+    shares = stream.partitions(stream.initialOffset(), end)
+    found = [table for share in shares for table in stream.read(share)]  # type: ignore[arg-type]
+    payloads = sorted(payload for table in found for payload in table.column("payload").to_pylist())
+    stream.commit(end)
+    stream.stop()
+    # Pages of a relaxed origin may be in different partitions.
+    assert {b"before", b"small"} <= {*payloads} and len(payloads) < 9 and len(unmounted) == 10 - len(payloads)
+
+
+def test_a_database_that_does_not_answer_fails_the_share(
+    unmounted: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise StoreUnreachable("no answer")
+
+    monkeypatch.setattr("airflow_mq.spark.store_side._payload", unreachable)
+    batches = list(unmounted.inspect.waiting("acme", limit=9))
+    with pytest.raises(StoreUnreachable, match="no answer"):
+        list(with_payloads(unmounted, batches, unreachable))
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import date, timedelta
@@ -242,7 +242,7 @@ class Inspect:
                 found += peek(unit, working_set, name, page, limit - len(found))
         return found
 
-    def waiting(self, *origins: str, limit: int) -> Iterator[Batch]:
+    def waiting(self, *origins: str, limit: int) -> Generator[Batch, None, None]:
         """Yield the first waiting messages of origins, high ones first: neighbours of a page together.
 
         Until the last one, this object must not be used in this thread, as for `depths`.
