@@ -99,7 +99,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "news_by_id": {"start": 199_900, "below": LATE},
     "ready_books": {"high": False, "after": 100, "below": LATE},
     "woken_books": {"high": False, "mark": "", "asleep": 1_000, "until": 2_000, "limit": 64},
-    "halted": {"origins": False, "mine": '%"*"]'},
+    "halted": {"origins": False},
     "line": {"below": LATE, "without": "[]"},
     "first_pages": {"below": LATE},
     "serviceable_books": {"after": 100, "below": LATE, "limit": 1_024, "most": 128, "ordered": True, "any_order": False},

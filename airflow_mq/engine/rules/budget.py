@@ -5,10 +5,6 @@ part of the bucket covers its weight or is full: then the balance may become neg
 paid back. So in any time `t` a bucket is charged at most `rate · t + burst + one message`, and what blocks used beyond
 their plans.
 
-Walks that service different origins may share a bucket. One that comes often, or first, would take all of it. So the
-bucket knows which walk is *ahead*, and by how much. Any other one has a *turn*: a message of it starts as soon as the
-balance is not negative. A walk that comes no more keeps nothing from the others.
-
 High messages come first, and regular ones keep their share of a bucket as they do of a block: while regular ones wait
 for it, high ones *owe* them their share of what high ones took.
 
@@ -20,7 +16,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -164,12 +159,6 @@ class Balance(NamedTuple):
     exhausted_at: int = 0
     #: Grains of each part that high messages owe to regular ones.
     owed: tuple[int, int] = (0, 0)
-    #: From when on the balance is not negative.
-    free_at: int = 0
-    #: By how much one walk is ahead of others, in microseconds of the rate; the one that waits longest; and that one.
-    lead: int = 0
-    first: str = ""
-    ahead: str = "*"
 
 
 class Bucket:
@@ -184,9 +173,7 @@ class Bucket:
                      for part, left in zip(budget, stored.left)]  # fmt: skip
         self.refilled_to, self.needs, self.wake_at = stored.refilled_to, stored.needs, stored.wake_at
         self.exhausted_at = stored.exhausted_at
-        self.owed, self.lead, self.first, self.ahead = list(stored.owed), stored.lead, stored.first, stored.ahead
-        #: The present walk; None if nothing is serviced.
-        self.walk: str | None = None
+        self.owed = list(stored.owed)
         #: What each part held before the high messages of this walk, and what of it is kept for regular ones.
         self.whole: list[int] = []
         self.kept: list[int] = []
@@ -199,8 +186,7 @@ class Bucket:
         """Return the balance, as it is stored."""
         left = (None if part is None else grains for part, grains in zip(self.budget, self.left))
         owed = self.owed[0], self.owed[1]
-        return Balance((next(left), next(left)), self.refilled_to, self.needs, self.wake_at, self.exhausted_at, owed,
-                       self.covers_at(ZERO), self.lead, self.first, self.ahead)  # fmt: skip
+        return Balance((next(left), next(left)), self.refilled_to, self.needs, self.wake_at, self.exhausted_at, owed)
 
     def refill(self, now: int) -> None:
         """Add what the rate gave until now. A clock that was set back gives nothing until it comes up again."""
@@ -212,28 +198,16 @@ class Bucket:
         if all(part is None or left == part.burst for part, left in zip(self.budget, self.left)):
             self.exhausted_at = 0
 
-    @property
-    def gives_turn(self) -> bool:
-        """Whether the present walk has its turn; by lot if another one waits longer, since that may never come."""
-        if self.walk in (None, self.ahead) or min(self.left) < 0:
-            return False
-        lot = f"{self.path}\0{self.walk}\0{self.refilled_to}".encode()
-        return self.first in ("", self.walk) or blake2b(lot, digest_size=1).digest()[0] % 2 == 0
-
-    def is_waiting(self, now: int) -> bool:
-        """Return whether the messages of the present walk wait."""
-        return self.wake_at > now and not self.gives_turn
-
     def covering(self, weights: Sequence[Weight]) -> int:
         """Return how many of these messages, from the first on, may start."""
-        count, has_turn = len(weights), self.gives_turn
+        count = len(weights)
         for at, part in enumerate(self.budget):
             if part is None or not count:
                 continue
             sums = list(accumulate(weight[at] for weight in weights[:count]))
             covered = bisect_right(sums, self.left[at] // GRAINS) if self.left[at] >= 0 else 0
-            if covered < count and (has_turn or self.left[at] == part.burst) and not (covered and sums[covered - 1]):
-                # Nothing was taken of a full part, or in this turn: the next message may overdraw it.
+            if covered < count and self.left[at] == part.burst and not (covered and sums[covered - 1]):
+                # Nothing was taken of a full part: the next message may overdraw it.
                 covered += 1
             count = covered
         return count
@@ -264,15 +238,6 @@ class Bucket:
         for at, part in enumerate(self.budget):
             if part is not None:
                 self.left[at] -= weight[at] * GRAINS
-
-    def take_turn(self, weight: Weight) -> None:
-        """Let the present walk get ahead by a weight, at most by the burst or by one message."""
-        times = [(need * GRAINS // one.rate, one.burst // one.rate) for need, one in zip(weight, self.budget) if one]
-        time, most = map(max, zip(*times))
-        lead = time + (self.lead if self.walk == self.ahead else -self.lead)
-        if lead >= 0:
-            self.ahead, lead = self.walk or "", min(lead, max(most, time, self.lead))
-        self.lead, self.first = abs(lead), "" if self.first == self.walk else self.first
 
     def refund(self, planned: Weight, charged: Weight = ZERO) -> None:
         """Give planned weight back that was not charged in the end, up to the burst; an overrun is charged."""

@@ -169,7 +169,7 @@ class PathRounds(Order):
     def _budget_of(self, queue: Member, book: Book) -> Member:
         """Return the outermost member that waits for its budget: all queues below it wait, too."""
         buckets = self.working_set.buckets_of(book)
-        waiting = {bucket.path for bucket in buckets if bucket.is_waiting(self.working_set.now)}
+        waiting = {bucket.path for bucket in buckets if bucket.wake_at > self.working_set.now}
         self.exhausted |= waiting
         return [member for member in queue.path() if member.settings_name in waiting or member is queue][-1]
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from hashlib import blake2b
 
 from .errors import InvalidInput, NotPermitted
 from .message import check_origin
@@ -55,19 +54,9 @@ class OriginPatterns:
         """Return whether a block with these patterns services the book of this name."""
         return _rule(self.patterns).match(origin_of(name)) is not None
 
-    def may_reach(self, path: str) -> bool:
-        """Return whether a name that begins with this path may match."""
-        starts = (re.split(r"[*?[]", pattern, maxsplit=1)[0] for pattern in self.patterns)
-        return any(start.startswith(path) or path.startswith(start) for start in starts)
-
     def __str__(self) -> str:
         shown = ", ".join(self.patterns[:5])
         return shown if len(self.patterns) <= 5 else f"{shown} and {len(self.patterns) - 5:,} more"
-
-
-def walk_of(patterns: OriginPatterns | None) -> str:
-    """Return the name of the walks that service the origins of these patterns."""
-    return blake2b("\0".join(sorted(patterns.patterns)).encode(), digest_size=8).hexdigest() if patterns else "*"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
 from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Unreadable, Yield
 from .page import ASIDE, Page
-from .patterns import walk_of
 from .weight import ZERO, Meter, Weight, max_message_weight, total_weight
 from .working_set import WorkingSet
 
@@ -116,7 +115,7 @@ class Ladder:
 
     def __init__(self, working_set: WorkingSet, meter: Meter, attempt: Attempt, limit: Weight | None = None) -> None:
         """:param limit: the limit of a block, if the meter has another one."""
-        self.working_set, working_set.walk = working_set, walk_of(working_set.patterns)
+        self.working_set = working_set
         self.meter = meter
         #: Bounds of message weights by the ring alone, and for the origin being visited.
         self.ring_bounds = self.bounds = bounds_of(working_set.config, limit or meter.limit)
@@ -188,7 +187,7 @@ class Ladder:
         if book.skipped not in ("", BUDGET):
             return
         self.buckets = self.working_set.buckets_of(book)
-        if self.working_set.waits_for(book, [one for one in self.buckets if one.is_waiting(self.working_set.now)]):
+        if self.working_set.waits_for(book, [one for one in self.buckets if one.wake_at > self.working_set.now]):
             return
         for bucket in self.buckets if self.kept_parts else ():
             bucket.keep(self.kept_parts)
@@ -209,8 +208,6 @@ class Ladder:
             self.credit.spend(weight)
         if self.buckets:
             self.working_set.spend(self.buckets, weight)
-        for bucket in self.buckets:
-            bucket.take_turn(weight)
 
     def refund(self, weight: Weight) -> None:
         """Refund the weight of messages that were not tried."""

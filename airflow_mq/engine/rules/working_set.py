@@ -121,8 +121,6 @@ class WorkingSet:
         self.debt = 0
         #: The origins that this walk services; None for all.
         self.patterns: OriginPatterns | None = None
-        #: Name of the walk, which is the same for all that service these origins; None if this is no walk.
-        self.walk: str | None = None
         #: What high messages of these origins owe; None if the ring keeps that.
         self.own_debt: int | None = None
         #: The meter, if it pays for each message the weight that the ring's weigher predicts.
@@ -196,7 +194,6 @@ class WorkingSet:
         """Return the buckets that pay for a queue's messages, refilled until now."""
         found = [self.buckets[name] for name in book.budgets]
         for bucket in found:
-            bucket.walk = self.walk
             bucket.refill(self.now)
         return found
 
@@ -218,9 +215,6 @@ class WorkingSet:
     def waits_for(self, book: Book, buckets: Collection[Bucket]) -> bool:
         """Let a queue wait for these buckets; return whether there is one."""
         for bucket in buckets:
-            if not bucket.first and bucket.walk not in (None, bucket.ahead):
-                bucket.first = bucket.walk or ""
-                self.changes.buckets.add(bucket.path)
             book.skipped = BUDGET
             if not is_high(book.origin):
                 bucket.want()

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..rules.budget import Balance
-from ..rules.weight import Weight
-from . import codec
 from .primitives import Repository, as_json, columns
 from .rows import settings_of
 
@@ -42,17 +39,6 @@ class BucketRow(NamedTuple):
     #: How often its settings have changed.
     terms: int
 
-    @property
-    def stored(self) -> Balance:
-        """The balance; it is full if none is stored."""
-        wake_at = max(self.wake_at, 0)
-        if not self.balance:
-            return Balance(wake_at=wake_at)
-        with codec.reading(f"the balance of {self.path!r}"):
-            left, refilled_to, needs, _, exhausted_at, owed, *turns = codec.read_json(self.balance)
-            needs = Weight(*needs) if needs else None
-            return Balance(tuple(left), refilled_to, needs, wake_at, exhausted_at, tuple(owed), *turns)
-
 
 class Origins(Repository):
     """Origins and groups of a ring."""
@@ -73,16 +59,13 @@ class Origins(Repository):
         """Return paused origins."""
         return [PauseRow(*row) for row in self.unit.rows("paused", ring=ring, now=now)]
 
-    def halted(self, ring: int, now: int, walk: str | None, *, origins: bool) -> tuple[list[str], list[BucketRow]]:
-        """Return groups that are paused with everything below them, and exhausted buckets of groups.
+    def halted(self, ring: int, now: int, *, origins: bool) -> tuple[list[str], list[str]]:
+        """Return groups that are paused with everything below them, and groups with exhausted buckets.
 
-        :param walk: read the balances of those for which another walk is ahead
-        :param origins: return exhausted buckets of origins, too
+        :param origins: return origins with exhausted buckets, too
         """
-        mine = "%" if walk is None else f'%"{walk}"]'
-        rows = self.unit.rows("halted", ring=ring, now=now, mine=mine, origins=origins)
-        exhausted = [BucketRow(path, balance, 0, 0) for path, is_exhausted, balance in rows if is_exhausted]
-        return [path for path, is_exhausted, _ in rows if not is_exhausted], exhausted
+        rows = self.unit.rows("halted", ring=ring, now=now, origins=origins)
+        return [name for name, is_exhausted in rows if not is_exhausted], [name for name, found in rows if found]
 
     def buckets(self, ring: int, paths: Sequence[str]) -> list[BucketRow]:
         """Return the stored buckets of these origins and groups."""

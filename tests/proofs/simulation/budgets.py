@@ -12,6 +12,7 @@ from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.groups import is_below
 from airflow_mq.engine.rules.priority import origin_of
 from airflow_mq.engine.store import codec
+from airflow_mq.engine.store.working_set.buckets import balance_of
 
 from .messages import Violation
 
@@ -80,7 +81,8 @@ def check_budgets(world: World) -> None:
         claims = unit.blocks.in_flight(world.observer.session.ring_id)
         states = budget_states(unit, world.observer.session.stored_working_set(unit), None)
         balances = {
-            row.path: row.stored for row in unit.origins.buckets(world.observer.session.ring_id, list(budgets.settings))
+            row.path: balance_of(row)
+            for row in unit.origins.buckets(world.observer.session.ring_id, list(budgets.settings))
         }
     for id_, data in rows:
         budgets.charge = id_

@@ -26,8 +26,6 @@ steps = st.one_of(
     st.tuples(st.just("clock"), jumps | jumps.map(lambda jump: -jump)),
     st.tuples(st.just("overrun"), weights),
     st.tuples(st.just("refund"), st.integers(0, 100)),
-    st.tuples(st.just("walk"), st.sampled_from([None, "*", "a", "b", "c"])),
-    st.tuples(st.just("wait"), st.sampled_from(["", "a", "b", "c"])),
 )
 
 
@@ -59,15 +57,9 @@ def test_charge_of_any_window_is_bounded(budget: Budget, script: list[tuple[str,
             bucket.refund(weight)
             for part in (0, 1):
                 charged[part] -= weight[part]
-        elif what == "walk":
-            bucket.walk = value
-        elif what == "wait":
-            bucket.first = value
         elif what == "send":
             for weight in value[: bucket.covering(value)]:
                 bucket.charge(weight)
-                if bucket.walk is not None:
-                    bucket.take_turn(weight)
                 planned.append(weight)
                 for part in (0, 1):
                     charged[part] += weight[part]

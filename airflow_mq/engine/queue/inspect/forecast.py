@@ -24,7 +24,7 @@ from ...rules.judging import Decision
 from ...rules.message import Address, check_origin
 from ...rules.orders import Entry, Ledger
 from ...rules.outcome import DONE
-from ...rules.patterns import OriginPatterns, walk_of
+from ...rules.patterns import OriginPatterns
 from ...rules.priority import REGULAR, origin_of, priority_of
 from ...rules.settle import Answers
 from ...rules.units import check_seconds
@@ -275,7 +275,6 @@ class Foresight:
     def _goes_on(self, seconds: float) -> bool:
         """Return whether a ready queue can be serviced, now or within so many seconds."""
         working_set, until = self.working_set(), self.overlay.now + int(seconds * 1_000_000)
-        working_set.walk = walk_of(self.conditions.patterns)
         if self.conditions.patterns is not None:
             working_set.only(self.conditions.patterns, None)
         # Queues that wait for a budget are in no ring.

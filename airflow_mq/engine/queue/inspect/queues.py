@@ -24,6 +24,7 @@ from ...store.inbox import RowIds
 from ...store.rows import LATEST, PLANNED, page_of, settings_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
+from ...store.working_set.buckets import balance_of
 from ..blocks.block import Block, block_of
 from ..blocks.reports import answers_of
 from ..session import RingSession
@@ -257,7 +258,7 @@ def budget_states(unit: Unit, working_set: StoredSet, origin: str | None) -> lis
         rows = unit.origins.settings(ring, paths_of(origin, working_set.config.paths))
     known = {name: settings_of(value) for name, value in sorted(rows)}
     budgets = {name: budget for name, settings in known.items() if (budget := settings.budget) is not None}
-    stored = {row.path: row.stored for row in working_set.reading.buckets(list(budgets))} if budgets else {}
+    stored = {row.path: balance_of(row) for row in working_set.reading.buckets(list(budgets))} if budgets else {}
     buckets = [Bucket(name, budget, now, stored.get(name)) for name, budget in budgets.items()]
     return [BudgetState.of(bucket, known[bucket.path], now) for bucket in buckets]
 

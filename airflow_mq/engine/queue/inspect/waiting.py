@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -86,8 +87,7 @@ class Waiting:
         first_rows = ((book.origin, self._first_free_row(book)) for book in books)
         found |= {name: Asks(self._since(row_id)) for name, row_id in first_rows if row_id is not None}
         passed = {row.origin for row in unit.origins.paused(ring, now)}
-        paused, exhausted = self.working_set.reading.halted(now, origins=True)
-        halted = {*paused, *(row.path for row in exhausted)}
+        halted = {*chain(*self.working_set.reading.halted(now, origins=True))}
         if passed or halted:
             paths = self.working_set.config.paths
             found = {

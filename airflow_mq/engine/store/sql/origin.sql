@@ -18,14 +18,14 @@ ORDER BY p.origin
 
 -- name: halted
 -- Return groups that are paused with everything below them, groups whose buckets are exhausted and, if wanted, origins
--- whose buckets are; with the balances of those for which another walk is ahead. The outermost group has no bucket.
-SELECT p.origin, false, '' FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
+-- whose buckets are. The outermost group, whose path is empty, has no bucket.
+SELECT p.origin, false FROM {s}pause p WHERE p.ring = :ring AND p.below AND (p.until IS NULL OR p.until > :now)
 UNION ALL
-SELECT k.path, true, CASE WHEN k.balance LIKE :mine THEN '' ELSE k.balance END FROM {s}origin_group g
+SELECT k.path, true FROM {s}origin_group g
 JOIN {s}bucket k ON k.ring = g.ring AND k.path = substr(g.path, 1, abs(length(g.path) - 1))
 WHERE g.ring = :ring AND k.wake_at > :now
 UNION ALL
-SELECT k.path, true, '' FROM {s}bucket k WHERE :origins AND k.ring = :ring AND k.wake_at > :now
+SELECT k.path, true FROM {s}bucket k WHERE :origins AND k.ring = :ring AND k.wake_at > :now
 
 -- name: buckets
 -- Return the stored buckets of these origins and groups.

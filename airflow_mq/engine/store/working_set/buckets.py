@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...rules.book import BUDGET, Book, QueueSettings
-from ...rules.budget import Bucket
+from ...rules.budget import Balance, Bucket
 from ...rules.groups import names_above
 from ...rules.priority import books_of, origin_of
+from ...rules.weight import Weight
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..origins import BucketRow
@@ -40,12 +41,12 @@ class BucketLoader:
         for name in wanted:
             row, budget = stored.get(name), self.groups.settings(name).budget
             assert budget is not None, "a bucket has a budget"
-            known[name] = Bucket(name, budget, now, None if row is None else row.stored)
+            known[name] = Bucket(name, budget, now, None if row is None else balance_of(row))
             self._terms[name] = 0 if row is None else row.terms
             if row is not None and row.wake_at:
                 self._waiting.add(name)
         for book in budgeted:
-            if not book.skipped and any(one.is_waiting(now) for one in self.working_set.buckets_of(book)):
+            if not book.skipped and any(known[name].wake_at > now for name in book.budgets):
                 book.skipped = BUDGET
 
     def changed_rows(self) -> list[BucketRow]:
@@ -70,3 +71,14 @@ class BucketLoader:
             return 0
         wake_at = self.working_set.buckets[origin].wake_at
         return wake_at if wake_at > self.working_set.now else 0
+
+
+def balance_of(row: BucketRow) -> Balance:
+    """Return the balance of a stored bucket; it is full if none is stored."""
+    wake_at = max(row.wake_at, 0)
+    if not row.balance:
+        return Balance(wake_at=wake_at)
+    with codec.reading(f"the balance of {row.path!r}"):
+        left, refilled_to, needs, _, exhausted_at, *owed = codec.read_json(row.balance)
+        needs, owed = Weight(*needs) if needs else None, tuple(*owed) or (0, 0)
+        return Balance(tuple(left), refilled_to, needs, wake_at, exhausted_at, owed)

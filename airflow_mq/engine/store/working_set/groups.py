@@ -11,7 +11,6 @@ from ...rules.priority import origin_of
 from ...rules.weight import UNLIMITED, Weight
 from ...rules.working_set import WorkingSet
 from .. import codec
-from ..origins import BucketRow
 from ..rows import settings_of
 from .source import Source
 
@@ -68,18 +67,9 @@ class GroupLoader:
     def halted(self) -> dict[str, frozenset[str]]:
         """Return the names of groups that are skipped with everything below them, by reason."""
         if self._halted is None:
-            paused, exhausted = self.source.halted(self.working_set.now, self.working_set.walk)
-            waiting = frozenset(row.path for row in exhausted if not self._may_have_turn(row))
-            self._halted = {PAUSED: frozenset(paused), BUDGET: waiting}
+            names = map(frozenset, self.source.halted(self.working_set.now))
+            self._halted = dict(zip((PAUSED, BUDGET), names))
         return self._halted
-
-    def _may_have_turn(self, row: BucketRow) -> bool:
-        """Return whether a walk looks at the queues of an exhausted bucket, to start one or to wait for its turn."""
-        walk, patterns = self.working_set.walk, self.working_set.patterns
-        if not row.balance or walk is None or not (patterns is None or patterns.may_reach(row.path)):
-            return False
-        stored = row.stored
-        return walk != stored.ahead and (not stored.first or stored.free_at <= self.working_set.now)
 
     def is_group_paused(self, origin: str) -> bool:
         """Return whether an origin is paused together with a group that holds it, or with all below it."""

@@ -313,10 +313,10 @@ class Overlay(Source):
         found = {row.path: row for row in super().buckets([name for name in names if name not in self._buckets])}
         return [*found.values(), *(self._buckets[name] for name in names if name in self._buckets)]
 
-    def halted(self, now: int, walk: str | None = None, *, origins: bool = False) -> tuple[list[str], list[BucketRow]]:
-        paused, exhausted = super().halted(now, walk, origins=origins)
-        own = [row for row in self._buckets.values() if row.wake_at > now]
-        return paused, [*own, *(row for row in exhausted if row.path not in self._buckets)]
+    def halted(self, now: int, *, origins: bool = False) -> tuple[list[str], list[str]]:
+        paused, exhausted = super().halted(now, origins=origins)
+        own = [row.path for row in self._buckets.values() if row.wake_at > now]
+        return paused, [*own, *(name for name in exhausted if name not in self._buckets)]
 
     # Pages and inbox rows.
 

@@ -194,13 +194,12 @@ class Source:
         """Return the stored buckets of origins and groups."""
         return self.unit.origins.buckets(self.ring_id, names)
 
-    def halted(self, now: int, walk: str | None = None, *, origins: bool = False) -> tuple[list[str], list[BucketRow]]:
-        """Return groups that are paused with everything below them, and exhausted buckets of groups.
+    def halted(self, now: int, *, origins: bool = False) -> tuple[list[str], list[str]]:
+        """Return groups that are paused with everything below them, and groups with exhausted buckets.
 
-        :param walk: read the balances of those for which another walk is ahead
-        :param origins: return exhausted buckets of origins, too
+        :param origins: return origins with exhausted buckets, too
         """
-        return self.unit.origins.halted(self.ring_id, now, walk, origins=origins)
+        return self.unit.origins.halted(self.ring_id, now, origins=origins)
 
     # Pages and inbox rows.
 

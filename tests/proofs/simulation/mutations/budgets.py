@@ -39,29 +39,6 @@ BUDGETS = (
         test="tests/unit/rules/test_budget.py::test_charge_of_any_window_is_bounded",
     ),
     bug(
-        "turn of a DAG while the budget that it shares is in debt", "engine/rules/budget.py",
-        "if self.walk in (None, self.ahead) or min(self.left) < 0:", "if self.walk in (None, self.ahead):",
-        test="tests/store/queue/test_shared_budgets.py::test_turns_wait_for_the_end_of_a_debt[sqlite]",
-    ),
-    bug(
-        "shared budget that goes to the DAG that plans first", "engine/rules/budget.py",
-        "if self.walk in (None, self.ahead) or min(self.left) < 0:", "if self.walk:",
-        test="tests/store/queue/test_shared_budgets.py::test_each_of_three_dags_has_its_turns[sqlite- abc-0.2]",
-    ),
-    bug(
-        "group that a DAG does not look at in its turn", "engine/store/working_set/groups.py",
-        "            waiting = frozenset(row.path for row in exhausted if not self._may_have_turn(row))\n",
-        "            waiting = frozenset(row.path for row in exhausted)\n",
-        test="tests/store/queue/test_shared_budgets.py::test_each_of_three_dags_has_its_turns[sqlite- abc-0.2]",
-    ),
-    bug(
-        "DAG that has waited longest and stops all others", "engine/rules/budget.py",
-        "return self.first in (\"\", self.walk) or blake2b(lot, digest_size=1).digest()[0] % 2 == 0",
-        "return self.first in (\"\", self.walk)",
-        test="tests/store/queue/test_shared_budgets.py::"
-        "test_a_dag_that_comes_no_more_keeps_nothing_from_others[sqlite]",
-    ),
-    bug(
         "queue that wakes before its budget covers it", "engine/rules/budget.py",
         "waits.append(-((left - min(needed * GRAINS, part.burst)) // part.rate))",
         "waits.append(-(left // part.rate))",
