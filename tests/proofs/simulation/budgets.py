@@ -109,7 +109,7 @@ def check_budgets(world: World) -> None:
     held_in_all: dict[str, list[int]] = {}
     held: dict[str, list[int]] = {}
     for row in claims:
-        if sum(run.count for run in row.claim.runs) == 1:
+        if row.claim.messages == 1:
             budgets.heaviest = list(map(max, budgets.heaviest, row.claim.planned))
         for path in _paths(budgets, world, row.origin):
             _add(held_in_all, path, row.claim.planned)

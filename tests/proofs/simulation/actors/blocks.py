@@ -13,13 +13,16 @@ from ..world import World
 from .processing import answer
 from .services import stall
 
+#: Origins of blocks: some share the budget of `d`.
+SELECTIONS = (None, ["d/1"], ["d/2", "a"], ["d*", "b"])
 #: Tokens that actors keep in mind, dead ones included.
 KEPT = 12
 
 
 def plan(world: World, process: Process, random: Random) -> object:
-    """Plan a block."""
-    return _planned(world, world.queue(process).blocks.plan(seed=random.randbytes(8)).token)
+    """Plan a block; where there are budgets, DAGs that service some origins each share them."""
+    seed, origins = random.randbytes(8), random.choice(SELECTIONS) if world.budgets.settings else None
+    return _planned(world, world.queue(process).blocks.plan(seed=seed, origins=origins).token)
 
 
 def plan_keyed(world: World, process: Process, random: Random) -> object:
