@@ -206,7 +206,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_upload": {"id": LATE, "until": 5, "path": ""},
     "set_upload": {"id": 77, "until": 5},
     "delete_upload": {"id": 20_077},
-    "past_uploads": {"limit": 100},
+    "past_uploads": {"since": 0, "limit": 100},
     "insert_chunk": {"upload": 50_000, "seq": PAGES, "data": BYTES},
     "delete_chunks": {"upload": 20_077, "limit": 64},
     "chunk": {"upload": 77, "seq": 0},

@@ -323,7 +323,8 @@ def _paths_of(config: Any) -> Iterator[str]:
 def sweep(store: AnyStore, most: int = SWEPT) -> int:
     """Delete unused blobs and abandoned uploads; return the number of deleted blobs.
 
-    Each step is a short transaction that waits for no other; a blob that a transaction is about to use stays.
+    Each step is a short transaction that waits for no other; a blob that a transaction is about to use stays. After a
+    file that cannot be deleted, the other files of its folder stay for housekeeping.
 
     :param most: abandoned uploads to delete: a sender does not wait for those of all others
     """
@@ -332,10 +333,24 @@ def sweep(store: AnyStore, most: int = SWEPT) -> int:
         deleted += count
     with store.loose() as unit:
         past = unit.payloads.past_uploads(unit.now(), most)
-    for upload, path in past:
-        # Skip an upload that names a foreign file: the check reports it.
-        with suppress(StoreCorrupt):
-            remove_upload(store, upload, path)
+    counts: dict[int, int] = {}
+    failed: set[str] = set()
+    # In this order, a single file that cannot be deleted is not the first of its folder again.
+    for upload, path, failures in sorted(past, key=lambda row: row[2]):
+        folder, count = path.rpartition("/")[0], max(failures, 1)
+        if folder not in failed:
+            # An upload that names a foreign file stays: the check reports it.
+            with suppress(StoreCorrupt):
+                if remove_upload(store, upload, path):
+                    continue
+            failed.add(folder)
+            count += 1
+        if count != failures:
+            counts[upload] = count
+    if counts:
+        with store.writing() as unit:
+            for upload, count in sorted(counts.items()):
+                unit.payloads.count_failures(upload, count)
     return deleted
 
 
@@ -354,8 +369,8 @@ def _delete_unused(store: AnyStore) -> int | None:
     return len(uploads) if locked else None
 
 
-def remove_upload(store: AnyStore, upload: int, path: str) -> None:
-    """Delete the bytes of an abandoned upload in small transactions, then the upload.
+def remove_upload(store: AnyStore, upload: int, path: str) -> bool:
+    """Delete the bytes of an abandoned upload in small transactions, then the upload; return whether it is deleted.
 
     An upload whose file cannot be deleted stays for a later sweep: the folder of one ring concerns no other ring.
     """
@@ -365,13 +380,12 @@ def remove_upload(store: AnyStore, upload: int, path: str) -> None:
         try:
             file.remove()
         except Exception as error:  # Each file system has its own errors.
-            log.warning(
-                "could not delete the file of upload %d (%s); a later sweep tries again", upload, type(error).__name__
-            )
-            return
+            log.warning("could not delete %s (%s); a later sweep tries again", path, type(error).__name__)
+            return False
     more = not path
     while more:
         with store.writing() as unit:
             more = unit.payloads.delete_chunks(upload, REMOVED) == REMOVED
     with store.writing() as unit:
         unit.payloads.delete_upload(upload, unit.now())
+    return True

@@ -49,9 +49,17 @@ class Payloads(Repository):
         """End an upload: it became a blob (`kept`) or is abandoned."""
         self.unit.run("set_upload", id=id_, until=None if kept else 0, now=None)
 
-    def past_uploads(self, now: int, most: int = LATEST) -> list[tuple[int, str]]:
-        """Return abandoned and expired uploads, with the folder of those in files."""
-        return self.unit.rows("past_uploads", now=now, limit=most)
+    def past_uploads(self, now: int, most: int = LATEST) -> list[tuple[int, str, int]]:
+        """Return abandoned and expired uploads, with the file of those in files, and how often it was not deleted.
+
+        :param most: the most uploads; a limit excludes those whose file was not deleted before
+        """
+        rows = self.unit.rows("past_uploads", since=0 if most < LATEST else -LATEST, now=now, limit=most)
+        return [(upload, path, max(-until, 0)) for upload, path, until in rows]
+
+    def count_failures(self, id_: int, failures: int) -> None:
+        """Note how often the file of an abandoned upload was not deleted."""
+        self.unit.run("set_upload", id=id_, until=-failures, now=None)
 
     def delete_chunks(self, upload: int, limit: int) -> int:
         """Delete some chunks of an abandoned upload; return how many."""

@@ -33,7 +33,7 @@ from airflow_mq.engine.rules.errors import (
 from airflow_mq.engine.rules.message import message_id
 from airflow_mq.engine.store import blobs, parse, upgrade
 from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
-from airflow_mq.engine.store.blobs import CHUNK, TOGETHER, Upload
+from airflow_mq.engine.store.blobs import CHUNK, SWEPT, TOGETHER, Upload
 from tests.conftest import STORES
 from tests.postgres_server import Servers
 from tests.proofs.model.clock import Clock
@@ -265,7 +265,7 @@ def test_a_file_that_cannot_be_deleted_concerns_no_other_ring(
     assert other.payloads.enqueue("acme", b"c" * 100_000).count == 1
     assert other.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30)).processed == 1
     other.admin.housekeep()
-    assert "could not delete the file of upload" in caplog.text and "no bucket" not in caplog.text
+    assert f"could not delete {tmp_path}" in caplog.text and "no bucket" not in caplog.text
     down[0] = False
     other.admin.housekeep()
     assert list(tmp_path.iterdir()) == []
@@ -481,6 +481,48 @@ def test_a_file_of_a_folder_that_is_not_mounted_is_deleted_later(
     (tmp_path / "away").rename(tmp_path / "blobs")
     queue.admin.housekeep()
     assert list((tmp_path / "blobs").iterdir()) == []
+
+
+def test_files_of_a_folder_that_is_gone_do_not_keep_files_of_others(
+    make_queue: Maker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(blob_path=str(tmp_path / "old"))
+    for number in range(SWEPT + 1):
+        queue.payloads.enqueue("acme", b"%d" % number)
+    queue.admin.change_ring(blob_path=str(tmp_path / "new"))
+    (tmp_path / "old").rename(tmp_path / "away")
+    queue.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30))
+    for number in range(20):
+        queue.payloads.enqueue("acme", b"new %d" % number)
+        queue.service_queues(lambda delivery: None)
+    assert len(caplog.records) == 2 and f"could not delete {tmp_path / 'old'}" in caplog.text
+    assert list((tmp_path / "new").iterdir()) == [] and stored(queue)["upload"] == SWEPT + 1
+    caplog.clear()
+    queue.admin.housekeep()
+    assert len(caplog.records) == 1
+    # A new folder ends this.
+    (tmp_path / "old").mkdir()
+    queue.admin.housekeep()
+    assert len(caplog.records) == 1 and stored(queue) == {}
+
+
+def test_a_file_that_cannot_be_deleted_does_not_keep_others_of_its_folder(
+    files_queue: MessageQueue, tmp_path: Path
+) -> None:
+    queue = files_queue
+    queue.payloads.enqueue("acme", LARGE)
+    (kept,) = queue.payloads.list()
+    Path(kept.path or "").unlink()
+    Path(kept.path or "").mkdir()
+    for number in range(10):
+        queue.payloads.enqueue("acme", b"%d" % number)
+    queue.service_queues(lambda delivery: None, Weight(1 << 30, 1 << 30))
+    assert stored(queue)["upload"] == 11
+    queue.admin.housekeep()
+    assert stored(queue)["upload"] == stored(queue)["files"] == 1
+    Path(kept.path or "").rmdir()
+    queue.admin.housekeep()
+    assert stored(queue) == {}
 
 
 def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:

@@ -20,7 +20,7 @@ ON CONFLICT (hash) DO UPDATE SET upload = excluded.upload WHERE :again
 
 -- name: past_uploads
 -- Return abandoned and expired uploads.
-SELECT u.id, u.path FROM {s}upload u WHERE u.until <= :now ORDER BY u.until, u.id LIMIT :limit
+SELECT u.id, u.path, u.until FROM {s}upload u WHERE u.until BETWEEN :since AND :now ORDER BY u.until, u.id LIMIT :limit
 
 -- name: delete_chunks
 -- Delete some chunks of an abandoned upload.

@@ -100,7 +100,7 @@ def _check_uses(uses: Uses, live: dict[Place, str], ours: set[int]) -> Iterator[
 
 
 def _check_past_uploads(session: RingSession, unit: Unit) -> Iterator[Violation]:
-    for upload, path in unit.payloads.past_uploads(unit.now()):
+    for upload, path, _ in unit.payloads.past_uploads(unit.now()):
         if path:
             try:
                 stored_file(session.store, unit, path)
