@@ -62,8 +62,9 @@ def run_with_folder(folder: str, processors: Processors, part: Part) -> Reported
     """Try the messages of a part, where messages and outcomes travel through a folder."""
     from .exchange import FolderChannel
 
-    with loaded(processors, part) as part:
-        channel, spark = FolderChannel(folder), spark_for(part)
+    channel = FolderChannel(folder)
+    with loaded(processors, part, partial(channel.report_not_begun, processors)) as part:
+        spark = spark_for(part)
         tasks = [task for task in channel.tasks(processors) if task.processor.name in part["processors"]]
         log.info("%s", _pieces(tasks))
         try:

@@ -41,7 +41,7 @@ from ..engine.rules.blob import Reference
 from ..engine.rules.claims import Claim
 from ..engine.rules.errors import ConfigRefused, InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.message import Attributes
-from ..engine.rules.outcome import BEGUN, DONE, Begun
+from ..engine.rules.outcome import BEGUN, DONE, Mark
 from ..engine.rules.page import Facts, Note
 from ..engine.rules.patterns import Permit
 from ..engine.rules.priority import book_name
@@ -53,7 +53,7 @@ from ..processors import Part, Processors
 from .items import Place, batches_of, groups_of, neighbours_of
 from .reports import chunked, patiently
 from .share import Reported, Task, left_of
-from .store_side import block_name, live_block, tasks_of, terms_of, with_payloads
+from .store_side import block_name, live_block, not_begun, tasks_of, terms_of, with_payloads
 from .tables import MESSAGES, tables_of
 from .terms import JobTerms
 
@@ -250,7 +250,7 @@ def take_back(queue: MessageQueue, token: str, folder: str) -> int:
     count = 0
     for chunk in chunked(_reports(Folder(folder) / "outcomes")):
         patiently(partial(queue.blocks.report, token, chunk))
-        count += sum(report.last - report.first + 1 for report in chunk if not isinstance(report.outcome, Begun))
+        count += sum(report.last - report.first + 1 for report in chunk if not isinstance(report.outcome, Mark))
     return count
 
 
@@ -314,6 +314,12 @@ class FolderChannel:
                 Task(processors[share["processor"]], share["name"], share["messages"]) for share in manifest["shares"]
             ]
 
+    def report_not_begun(self, processors: Processors, part: Part, error: Exception) -> None:
+        """Report an error to all messages of a part, of which none was begun."""
+        for task in self.tasks(processors):
+            if task.processor.name in part["processors"]:
+                FolderSide(Folder(self.path), task.share).begin(not_begun(error))
+
     def open(self, share: str | None, epoch: int = 0) -> AbstractContextManager[FolderSide]:
         """Open a file of messages; none stays open."""
         return nullcontext(FolderSide(Folder(self.path), share, epoch))
@@ -334,8 +340,8 @@ class FolderSide:
         self.folder, self.share, self.epoch = folder, share or "any", epoch
         self._chance = secrets.token_hex(4)
 
-    def begin(self) -> None:
-        reports = [Report(*_place(run[0]), _place(run[-1])[2], BEGUN) for run in self._runs(_PLACE)]
+    def begin(self, mark: Mark = BEGUN) -> None:
+        reports = [Report(*_place(run[0]), _place(run[-1])[2], mark) for run in self._runs(_PLACE)]
         if reports:
             self.report(reports)
 

@@ -132,9 +132,7 @@ def check_function(processor: Processor) -> None:
 
 
 @contextmanager
-def loaded(
-    processors: Processors, part: Part, report: Callable[[Part, InvalidInput], object] | None = None
-) -> Iterator[Part]:
+def loaded(processors: Processors, part: Part, report: Callable[[Part, InvalidInput], object]) -> Iterator[Part]:
     """Yield a part without the processors that do not load: the others do not wait until these are repaired.
 
     `report` receives each one's error; one of these errors is raised at the end, or at once if none loads.
@@ -146,8 +144,7 @@ def loaded(
             names.append(name)
         except InvalidInput as error:
             failed = error
-            if report is not None:
-                report({**part, "processors": [name]}, error)
+            report({**part, "processors": [name]}, error)
     if names:
         yield {**part, "processors": names}
     if failed is not None:

@@ -125,9 +125,13 @@ def report_not_begun(queue: MessageQueue, token: str, processors: Processors, pa
     if quotes:
         # Those that have an error alone keep it.
         claims = [claim for claim in claims if claim.origin not in answered or answered[claim.origin].any_begun]
-    first_line = "" if quotes else str(error).strip().partition("\n")[0]
-    text = f"{type(error).__name__}{': ' if first_line else ''}{first_line}"
-    queue.blocks.mark(token, claims, NotBegun(text))
+    queue.blocks.mark(token, claims, NotBegun(type(error).__name__) if quotes else not_begun(error))
+
+
+def not_begun(error: Exception) -> NotBegun:
+    """Return the mark of messages that an error kept from their processor."""
+    first_line = str(error).strip().partition("\n")[0]
+    return NotBegun(f"{type(error).__name__}{': ' if first_line else ''}{first_line}")
 
 
 def with_payloads(

@@ -69,4 +69,5 @@ def test_it_stops_no_other_processor_of_its_job(
     settled: Any = queue.blocks.settle(block)
     assert (settled.processed, settled.returned) == (1, 1)
     (event,) = queue.inspect.events(origin="acme")
-    assert event.why.startswith("not tried: InvalidInput") and queue.footprint("birch").count == 0
+    assert event.why.startswith("not tried: InvalidInput: cannot load function no_such_module:process")
+    assert queue.footprint("birch").count == 0
