@@ -155,12 +155,14 @@ class UnknownBlock(Refused):
 class BlobMissing(Refused):
     """An external payload is missing; upload it again, or restore it from a backup."""
 
-    def __init__(self, hash_: bytes) -> None:
+    def __init__(self, hash_: bytes, store: object = None) -> None:
         super().__init__(
             f"missing external payload {hash_.hex()}: never uploaded, or deleted because no message referred to it; "
             "upload it again"
         )
         self.hash = hash_
+        #: The store that lacks some of its bytes, if these were read.
+        self.store = store
 
     def __reduce__(self) -> tuple[type[BlobMissing], tuple[bytes]]:
         return type(self), (self.hash,)

@@ -254,7 +254,7 @@ class BlobReader(io.RawIOBase):
         with self.store.loose() as unit:
             chunk = unit.payloads.chunk(self._upload, seq)
         if chunk is None:
-            raise BlobMissing(self.reference.hash)
+            raise BlobMissing(self.reference.hash, self.store)
         return chunk
 
     def _checked(self, seq: int, data: bytes) -> bytes:

@@ -525,6 +525,28 @@ def test_a_file_that_cannot_be_deleted_does_not_keep_others_of_its_folder(
     assert stored(queue) == {}
 
 
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_payload_that_lacks_a_later_piece_fails_as_unsupported(
+    make_queue: Maker, tmp_path: Path, batches: bool
+) -> None:
+    """It would be tried for ever; but what only another store lacks keeps its message."""
+    queue, other = make_queue(), f"sqlite:///{tmp_path / 'other.db'}"
+    upgrade(parse(other))
+    queue.payloads.enqueue("acme", HUGE)
+    with MessageQueue(other) as there:
+        there.payloads.put(HUGE)
+        for one in (there, queue):
+            with one.store.writing() as unit:
+                unit.connection.execute(f"DELETE FROM {one.store.prefix}chunk WHERE seq = 2")
+
+            def read(payload: bytes, one: MessageQueue = one) -> None:
+                one.payloads.open(payload).read()
+
+            process: Any = batch_processor(lambda batch: read(batch.payloads[0])) if batches else read
+            assert queue.service_queues(process).failed == (one is queue)
+    assert len(queue) == 0
+
+
 def test_missing_payload_fails_only_its_message_of_a_batch(queue: MessageQueue) -> None:
     held = [queue.payloads.put(data) for data in (LARGE, HUGE)]
     queue.enqueue_messages("acme", [blob.reference for blob in held])
