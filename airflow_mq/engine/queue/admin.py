@@ -133,7 +133,8 @@ class Admin:
             found = ring.head()
             while found is not None and found != name:
                 found = ring.next_in_line(found)
-            if found is None:
+            if found is None or working_set.loader.books.buckets.wake_at(working_set.book(name).origin):
+                # A queue that woke sleeps again if the clock was set back.
                 return False
             if working_set.config.paths and not is_high(name):
                 # Deficits decide whose turn it is; the head decides only between equals.
