@@ -44,7 +44,7 @@ _BOUNDS: dict[str, tuple[float, float, str]] = {
     "max_attempts": (1, inf, f"{_COUNT} 1, or none"),
     "max_message_size": (1, inf, f"{_COUNT} 1 byte, or none"),
     **dict.fromkeys(TIMES, (0, 1e9, f"{_SECONDS} 0 to 1e9, or text such as 15m")),
-    "lease": (1, 1e9, f"{_SECONDS} 1 to 1e9, or text such as 15m"),
+    **dict.fromkeys(("lease", "keep_uploads"), (1, 1e9, f"{_SECONDS} 1 to 1e9, or text such as 15m")),
     "set_aside_expires": (_ABOVE_0, 1e9, "a number of seconds above 0 and up to 1e9, text such as 30d, or none"),
     "most_of_limit": (_ABOVE_0, 1, "a fraction above 0 and up to 1, or none"),
     "kept_for_regular": (0, _BELOW_1, "a fraction from 0 to below 1"),

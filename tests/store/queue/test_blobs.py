@@ -650,7 +650,7 @@ def test_invalid_payloads_are_rejected(queue: MessageQueue, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("settings", [
     {"blob_path": "blobs"}, {"blob_path": "file://blobs"}, {"blob_path": "/a/../b"}, {"blob_path": 7}, {"blob_path": ""},
-    {"keep_uploads": -1}, {"keep_uploads": "1"},
+    {"keep_uploads": 0}, {"keep_uploads": -1}, {"keep_uploads": "1"},
 ])  # fmt: skip
 def test_invalid_payload_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigRefused, match=next(iter(settings))):
