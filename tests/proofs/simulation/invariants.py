@@ -99,7 +99,7 @@ def take_events(world: World, held: dict[tuple[str, int, int], int]) -> None:
         sent = messages.by_id.get(event.id or b"")
         if event.wait is not None and sent is not None:
             world.met["waiting aside"] += 1
-            sent.due = int(((event.at or 0.0) + event.wait.seconds) * 1_000_000) - 1
+            sent.due, sent.was_aside = int(((event.at or 0.0) + event.wait.seconds) * 1_000_000) - 1, True
         if event.fate in FINAL and sent is not None and sent.due > world.clock.latest:
             raise Violation("due time", f"{sent.payload!r} ended before it was due: {event}")
         place = event.address.book, event.page, event.index

@@ -47,6 +47,8 @@ class Sent:
     expires: bool = False
     #: Time of the database's clock before which it may not be tried (again).
     due: int = 0
+    #: Whether it has returned and waited aside, so that a person may end its wait.
+    was_aside: bool = False
     state: str = OPEN
 
     @property

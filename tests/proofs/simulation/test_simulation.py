@@ -123,7 +123,7 @@ def test_a_register_permits_what_may_be_the_last_change() -> None:
     assert [register.permits(value) for value in (2, 3, 5)] == [False, False, True]
 
 
-@pytest.mark.parametrize("seed", [12571, 15482])
+@pytest.mark.parametrize("seed", [12571, 15482, 880368])
 def test_seeds_that_the_simulation_judged_wrongly(sqlite_stores: Stores, seed: int) -> None:
     assert_survives(draw(seed), sqlite_stores)
 

@@ -34,8 +34,20 @@ def pause(world: World, process: Process, random: Random) -> object:
 
 
 def resume(world: World, process: Process, random: Random) -> object:
-    """Resume an origin."""
-    return world.queue(process).admin.resume(random.choice(ORIGINS))
+    """Resume an origin, which ends the waits of its messages, too."""
+    origin = random.choice(ORIGINS)
+
+    def end_waits() -> None:
+        for sent in world.messages.by_id.values():
+            if sent.origin == origin and sent.was_aside:
+                sent.due = 0
+
+    # Others see the end of the waits before this call returns; what returns until then may be one of them.
+    end_waits()
+    try:
+        return world.queue(process).admin.resume(origin)
+    finally:
+        end_waits()
 
 
 def force_head(world: World, process: Process, random: Random) -> object:
