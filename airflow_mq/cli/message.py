@@ -219,7 +219,7 @@ def complete(session: Session, args: Namespace) -> None:
 
     All or none.
     """
-    with session.queue(session.ring or _ring_of(args.token)) as queue:
+    with session.queue(_ring_of(session, args.token)) as queue:
         _report(session, "completed", queue.leases.complete(args.token))
 
 
@@ -229,7 +229,7 @@ def give_back(session: Session, args: Namespace) -> None:
 
     All or none; each counts as an attempt.
     """
-    with session.queue(session.ring or _ring_of(args.token)) as queue:
+    with session.queue(_ring_of(session, args.token)) as queue:
         _report(session, "given back", queue.leases.give_back(args.token))
 
 
@@ -245,7 +245,7 @@ def transfer(session: Session, args: Namespace) -> None:
 
     Moves all of them in one transaction. The database copies their payloads; none leaves it.
     """
-    with session.queue(session.ring or _ring_of(args.token)) as queue:
+    with session.queue(_ring_of(session, args.token)) as queue:
         _report(session, "handed on", queue.leases.transfer(args.token, args.to, ring=args.to_ring).count)
 
 
@@ -253,11 +253,11 @@ def _report(session: Session, what: str, number: int) -> None:
     session.out.answer({what.replace(" ", "_"): number}, f"{what}: {many(number, 'message')}")
 
 
-def _ring_of(tokens: Sequence[str]) -> str:
-    """Return the ring that the tokens name."""
+def _ring_of(session: Session, tokens: Sequence[str]) -> str:
+    """Return the ring of the command line, or the one that the tokens name."""
     from ..engine.queue.tokens import ReferenceToken
 
-    rings = {ReferenceToken.parse(token).ring for token in tokens}
+    rings = {session.ring} if session.ring else {ReferenceToken.parse(token).ring for token in tokens}
     if len(rings) > 1:
         raise UsageError(f"the tokens are of several rings ({', '.join(sorted(rings))}): expected one ring at a time")
     return rings.pop()

@@ -14,7 +14,7 @@ from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import StoreUnreachable
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store import parse, upgrade
-from airflow_mq.processors import Processor, Processors
+from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import exchange
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import run_in_place, with_payloads
@@ -30,6 +30,16 @@ def remember(payload: bytes, origin: str) -> None:
 
 def opened(message: Delivery) -> None:
     message.open_blob().read()
+
+
+def run_over_a_folder(queue: MessageQueue, token: str, part: Part, tmp_path: Path) -> None:
+    """Try the messages of a part as a job that does not reach the store."""
+    folder = exchange.hand_over(queue, token, PROCESSORS, part, str(tmp_path / "exchange"))
+    channel = exchange.FolderChannel(folder)
+    for task in channel.tasks(PROCESSORS):
+        with channel.open(task.share) as side:
+            run_share(task.processor, side, channel.terms())
+    exchange.take_back(queue, token, folder)
 
 
 @pytest.fixture
@@ -150,12 +160,7 @@ def test_a_folder_that_is_not_mounted_stops_its_own_queue_alone(
         if way == "here":
             run_in_place(queue, block.token, PROCESSORS, part)
         else:
-            folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
-            channel = exchange.FolderChannel(folder)
-            for task in channel.tasks(PROCESSORS):
-                with channel.open(task.share) as side:
-                    run_share(task.processor, side, channel.terms())
-            exchange.take_back(queue, block.token, folder)
+            run_over_a_folder(queue, block.token, part, tmp_path)
         settled: Any = queue.blocks.settle(block)
         assert settled.failed == 0 and settled.returned > 0
     others = [(origin, b"small") for origin in ("birch", "cedar", "dogwood")]
@@ -222,12 +227,7 @@ def test_over_a_folder(queue: MessageQueue, tmp_path: Path, is_whole: bool) -> N
         queue.enqueue_message("acme", bytes(reference))
     block = queue.blocks.plan()
     (part,) = PROCESSORS.parts({"acme": block.messages})
-    folder = exchange.hand_over(queue, block.token, PROCESSORS, part, str(tmp_path / "exchange"))
-    channel = exchange.FolderChannel(folder)
-    for task in channel.tasks(PROCESSORS):
-        with channel.open(task.share) as side:
-            run_share(task.processor, side, channel.terms())
-    exchange.take_back(queue, block.token, folder)
+    run_over_a_folder(queue, block.token, part, tmp_path)
     queue.blocks.settle(block)
     events = [(event.fate.name, event.id) for event in queue.inspect.events()]
     if is_whole:

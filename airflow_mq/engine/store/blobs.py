@@ -53,7 +53,7 @@ class Upload:
     def __init__(self, store: AnyStore, keep: float, folder: str | None) -> None:
         self.store, self.keep = store, int(keep * 1_000_000)
         self.size = 0
-        self._folder, self._path = folder or "", fresh_name(folder) if folder else ""
+        self._path = fresh_name(folder) if folder else ""
         roots = named_roots()
         if folder and roots is not None and not is_below(self._path, roots):
             raise ConfigRefused(
@@ -95,7 +95,7 @@ class Upload:
         name = reference.hash.hex()
         with self.store.loose() as unit:
             stored = unit.payloads.blob(name)
-            is_lost = stored is not None and not is_there(self.store, unit, reference, self._folder)
+            is_lost = stored is not None and not is_there(self.store, unit, reference, self._path.rpartition("/")[0])
         with self.store.writing() as unit:
             id_, now = self._touch(unit)
             self._insert(unit, id_, rest)
@@ -288,7 +288,7 @@ def is_there(store: AnyStore, unit: Unit, reference: Reference, folder: str | No
     try:
         return stored_file(store, unit, path).size() is not None
     except StoreUnreachable:
-        # A sender must not replace a copy that others read, but another folder may be gone for good.
+        # A sender must not replace a copy that others read, but another folder may never come back.
         return folder is None or is_below(path, [folder])
     except MessageQueueError:
         return True

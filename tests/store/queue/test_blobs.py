@@ -420,7 +420,7 @@ def test_payload_that_another_store_lacks_deletes_no_message(
 
 
 def test_a_folder_that_is_not_mounted_deletes_no_message(make_queue: Maker, tmp_path: Path) -> None:
-    """A lost file is missing for good, but a missing folder may be mounted on another machine."""
+    """A lost file never comes back, but a missing folder may be mounted on another machine."""
     queue = make_queue(blob_path=str(tmp_path / "blobs"))
     queue.payloads.enqueue("acme", LARGE)
     (tmp_path / "blobs").rename(tmp_path / "away")
