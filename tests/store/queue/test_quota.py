@@ -17,7 +17,7 @@ from airflow_mq.engine.queue import quota
 from airflow_mq.engine.queue import session as session_module
 from airflow_mq.engine.rules.errors import ConfigRefused, QueueFull
 from airflow_mq.engine.store import parse
-from airflow_mq.engine.store.rows import Fullness
+from airflow_mq.engine.store.rows import Fullness, InboxRow
 from tests.store.queue.conftest import serve
 
 
@@ -409,6 +409,35 @@ def test_checks_of_keyed_messages_read_few_rows(make_queue: Any, store_uri: str,
                 )
     (after,) = fullness(queue, "a")
     assert after.uncut < 128 and after.stored == one.stored + 4
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("rows", [0, 400])
+def test_a_check_reads_rows_of_its_own_queue_only(make_queue: Any, store_uri: str, rows: int) -> None:
+    """Also in a session that may read tables whole, after statistics of many rows."""
+    queue: MessageQueue = make_queue()
+    if store_uri.startswith("sqlite"):
+        pytest.skip("SQLite takes the index of a range without statistics")
+    names = [f"o{number}" for number in range(40)]
+    queue.admin.set_origin("o7", quota="1GiB")
+    counted = (
+        "SELECT coalesce(sum(seq_tup_read), 0), coalesce(sum(idx_tup_fetch), 0) FROM pg_stat_xact_user_tables "
+        "WHERE relname = 'inbox'"
+    )
+    row = InboxRow("", 0, 9, 1, False, b"", b"", b"x" * 9)
+    with queue.store.writing() as unit:
+        for _ in range(rows):
+            queue.store.send(unit, queue.session.ring_id, [row._replace(origin=name) for name in names])
+    with psycopg.connect(autocommit=True, **parse(store_uri).conninfo()) as connection:
+        connection.execute("ANALYZE airflow_mq.inbox, airflow_mq.book, airflow_mq.inbox_sum")
+        # Statements of functions may be planned anew for their first five calls.
+        for number in range(7):
+            with connection.transaction():
+                before = connection.execute(counted).fetchone()
+                check = "SELECT stored FROM airflow_mq.fullness(%s::smallint, ARRAY['o7'], ARRAY[1::bigint])"
+                assert connection.execute(check, (queue.session.ring_id,)).fetchone() == (9 * rows,)
+                after = connection.execute(counted).fetchone()
+                assert [end - begin for begin, end in zip(before, after)] == [0, rows], number
 
 
 @pytest.mark.postgres
