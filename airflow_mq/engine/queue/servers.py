@@ -37,7 +37,12 @@ class Server:
 
     #: `DAG 'orders' of Airflow 'west', task 'block.plan'`, or the user and host of a program.
     name: str
+    #: The name as people read it: with the Airflow only where tasks of several service the ring.
+    title: str
     is_dag: bool
+    #: The ids of its DAG and of its Airflow; None of a program.
+    dag_id: str | None
+    airflow: str | None
     #: Weight of its blocks; None: the ring's service weight.
     limit: Weight | None
     #: Origins that it services; None: all.
@@ -47,28 +52,6 @@ class Server:
     at: datetime
     #: Debt of its high messages to regular ones, in parts of a block.
     debt: int = 0
-    #: Whether tasks of other Airflows service the ring as well.
-    is_of_several: bool = False
-
-    @property
-    def _task(self) -> re.Match[str] | None:
-        return _TASK.fullmatch(self.name) if self.is_dag else None
-
-    @property
-    def dag_id(self) -> str | None:
-        """The id of its DAG; None of a program."""
-        return (task := self._task) and task["id"]
-
-    @property
-    def airflow(self) -> str | None:
-        """The id of its DAG's Airflow; None of a program."""
-        return (task := self._task) and task["airflow"]
-
-    @property
-    def title(self) -> str:
-        """The name as people read it: with the Airflow where tasks of several service the ring."""
-        task = self._task
-        return self.name if task is None or self.is_of_several else f"{task['dag']}{task['task']}"
 
     def takes(self, origin: str) -> bool:
         """Return whether its blocks service this origin."""
@@ -115,7 +98,7 @@ def servers_of(unit: Unit, ring: int) -> list[Server]:
         if server.name not in found or found[server.name].block < server.block:
             found[server.name] = server
     several = len({server.airflow for server in found.values()} - {None}) > 1
-    servers = [replace(server, is_of_several=several) for server in found.values()]
+    servers = [replace(server, title=server.name) if several else server for server in found.values()]
     return sorted(servers, key=lambda server: (not server.is_dag, -server.block))
 
 
@@ -124,7 +107,10 @@ def server_of(record: ServerRecord, block: int, at: int) -> Server:
     """Return the server that a block or a page of the ledger records."""
     limit, patterns = record["limit"], OriginPatterns.of(record.get("origins"))
     weight, debt = None if limit is None else Weight(*limit), int(record.get("debt", 0))
-    return Server(str(record["name"]), bool(record["dag"]), weight, patterns, block, moment(at), debt)
+    name, is_dag = str(record["name"]), bool(record["dag"])
+    task = _TASK.fullmatch(name) if is_dag else None
+    title, dag, airflow = (task["dag"] + task["task"], task["id"], task["airflow"]) if task else (name, None, None)
+    return Server(name, title, is_dag, dag, airflow, weight, patterns, block, moment(at), debt)
 
 
 def ledger_pages(unit: Unit, ring: int, limit: int, first: int = 0, last: int = LATEST - 1) -> list[LedgerBlock]:
