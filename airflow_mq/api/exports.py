@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
-from airflow_mq.engine.rules.charging import SHEET
 from airflow_mq.engine.rules.message import Address
-from airflow_mq.sheets import line
+from airflow_mq.sheets import USAGE, Columns, sheet
 
 from .access import Reader
 from .messages import Kind, moment_of
@@ -29,12 +27,20 @@ router = APIRouter(
 #: Rows of a file, and rows per read.
 MOST, AT_ONCE = 100_000, 500
 #: Rows of a file, read by read.
-Reads = Iterator[Iterable[Sequence[object]]]
+Reads = Iterator[Iterable[object]]
 
-#: Attributes that the columns of a file show.
-QUEUE = attrgetter("origin", "priority", "messages", "size", "more", "in_flight", "set_aside", "oldest", "skipped")
-MESSAGE = attrgetter("address", "address.origin", "id", "size", "reason", "weight", "limit", "block", "at", "age")
-EVENT = attrgetter("name", "address", "origin", "block", "id", "weight", "detail")
+QUEUES: Columns = (
+    "origin", "priority", "messages", ("bytes", "size"), ("at_least", "more"), "in_flight", "set_aside", "oldest",
+    "skipped",
+)  # fmt: skip
+SET_ASIDE: Columns = (
+    "address", ("origin", "address.origin"), "id", ("bytes", "size"), "reason", "weight", "limit", "block", "at",
+    ("age_seconds", "age"),
+)  # fmt: skip
+EVENTS: Columns = (
+    ("id", "seq"), ("at", moment_of), ("kind", "name"), "address", "origin", "block", ("message", "id"), "weight",
+    "detail",
+)  # fmt: skip
 
 
 @router.get("/queues.csv")
@@ -46,11 +52,10 @@ def queues(conn_id: str, ring: str, user: Reader, prefix: str = "", search: str 
         while more:
             with opened(conn_id, ring) as queue:
                 states = queue.inspect.queues(prefix, after, AT_ONCE)
-            yield [QUEUE(state) for state in states if wanted in state.origin.casefold()]
+            yield [state for state in states if wanted in state.origin.casefold()]
             more, after = len({state.origin for state in states}) >= AT_ONCE, states[-1].origin if states else after
 
-    names = ("origin", "priority", "messages", "bytes", "at_least", "in_flight", "set_aside", "oldest", "skipped")
-    return _file("queues", names, reads())
+    return _file("queues", QUEUES, reads())
 
 
 @router.get("/set-aside.csv")
@@ -62,11 +67,10 @@ def set_aside(conn_id: str, ring: str, user: Reader, filtered: Annotated[Filtere
         while more:
             with opened(conn_id, ring) as queue:
                 messages = queue.set_aside.list(after=after, limit=AT_ONCE, **filtered.filters())
-            yield map(MESSAGE, messages)
+            yield messages
             more, after = len(messages) == AT_ONCE, messages[-1].address if messages else after
 
-    names = ("address", "origin", "id", "bytes", "reason", "weight", "limit", "block", "at", "age_seconds")
-    return _file("set-aside", names, reads())
+    return _file("set-aside", SET_ASIDE, reads())
 
 
 @router.get("/events.csv")
@@ -80,23 +84,21 @@ def events(
         while more:
             with opened(conn_id, ring) as queue:
                 found, before = queue.inspect.latest_events(before, AT_ONCE, origin=origin or None, name=kind)
-            yield ((event.seq, moment_of(event), *EVENT(event)) for event in found)
+            yield found
             more = before is not None
 
-    names = ("id", "at", "kind", "address", "origin", "block", "message", "weight", "detail")
-    return _file("events", names, reads())
+    return _file("events", EVENTS, reads())
 
 
 @router.get("/usage.csv")
 def usage(conn_id: str, ring: str, user: Reader, asked: Annotated[Asked, Depends()]) -> StreamingResponse:
     """Return what was charged, by period and name, with the columns of `report usage --csv`."""
-    found = asked.read(conn_id, ring)
-    return _file("usage", list(SHEET), iter([map(attrgetter(*SHEET.values()), found)]))
+    return _file("usage", USAGE, iter([asked.read(conn_id, ring)]))
 
 
-def _file(what: str, names: Sequence[str], reads: Reads) -> StreamingResponse:
+def _file(what: str, columns: Columns, reads: Reads) -> StreamingResponse:
     """Stream a file; the first read happens before the response starts, so its errors become a status."""
     rows = chain.from_iterable(chain([next(reads)], reads))
     headers = {"content-disposition": f'attachment; filename="airflow-mq-{what}.csv"'}
-    lines = map(line, chain([names], islice(rows, MOST)))
+    lines = sheet(columns, islice(rows, MOST))
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from ..engine.rules.priority import told
 from ..engine.rules.weight import PER, LinearWeigher
+from ..sheets import Columns
 from ..words import many, percent
 from .arguments import ORIGIN, PRIORITY, count, positive, why, words
 from .command import Group, command, option
 from .near import meant, naming_near
-from .output import Columns
 from .serialisation import formula, picked, record
 from .session import Session, at_sigterm
 

@@ -11,11 +11,11 @@ from ..engine.rules.config import RingConfig
 from ..engine.rules.message import Address
 from ..engine.rules.priority import PRIORITIES, queue_name
 from ..engine.rules.weight import ZERO
+from ..sheets import Columns
 from ..words import capitalised, many, outcomes, percent, size
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, EVERY, limit, positive, setting, words
 from .command import Group, command, option
 from .near import meant
-from .output import Columns
 from .queue import HOW_TO_BEGIN
 from .serialisation import as_percent, record
 from .session import Session, store_now

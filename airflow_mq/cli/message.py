@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.blob import extent
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.events import NAMES, Event
+from ..sheets import Columns
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT, count, duration, hexadecimal, json_object, limit, positive, words
 from .arguments import message as message_value
 from .command import Group, UsageError, command, option
 from .near import meant
-from .output import Columns, shown
+from .output import shown
 from .serialisation import address_fields, payload_fields, record
 from .session import Session
 

@@ -6,15 +6,15 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from ..engine.rules.blob import Reference
 from ..engine.rules.characters import visible
 from ..engine.rules.weight import Weight
+from ..sheets import Columns, cells
 from ..words import weight, when
 from .serialisation import to_json
 
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _ADDRESS_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+@")
-#: A column of a table: the heading, and the attribute or function that its cells come from. A heading alone stands for
-#: the attribute of its name. A heading that ends in `>` is of numbers.
-Column: TypeAlias = "str | tuple[str, str | Callable[[Any], object]]"
-Columns: TypeAlias = Sequence[Column]
-
 
 #: Seconds of work without progress shown.
 AFTER = 0.5
@@ -133,7 +128,7 @@ class Output:
         from .tables import layout
 
         if not self.as_json:
-            self.lines(layout(columns, list(rows), self.width(), shown))
+            self.lines(layout(columns, rows, self.width(), shown))
 
     def lines(self, lines: Iterable[Text]) -> None:
         """Print lines for people: with their styles on a terminal, plainly in a pipe."""
@@ -166,17 +161,6 @@ class Output:
     def progress(self, what: str) -> AbstractContextManager[Tell]:
         """Show progress beside the result, on a terminal only."""
         return nullcontext(silent) if self.quiet or self.as_json else progress(what)
-
-
-def cells(columns: Columns, items: Iterable[object]) -> tuple[list[str], list[list[object]]]:
-    """Return the headings of a table, and the cells of its rows."""
-    headings, getters = zip(*map(_column, columns))
-    return list(headings), [[get(item) for get in getters] for item in items]
-
-
-def _column(column: Column) -> tuple[str, Callable[[Any], object]]:
-    heading, cell = (column, column.rstrip(">").replace(" ", "_")) if isinstance(column, str) else column
-    return heading, attrgetter(cell) if isinstance(cell, str) else cell
 
 
 def error_line(error: str, name: str, code: int, *, as_json: bool, file: TextIO | None = None) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..engine.rules.message import Message
+from ..sheets import Columns
 from ..words import span
 from .arguments import hexadecimal, limit, words
 from .command import Group, UsageError, command, option
-from .output import Columns, Tell
+from .output import Tell
 from .session import Session
 
 if TYPE_CHECKING:

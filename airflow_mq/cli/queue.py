@@ -15,11 +15,11 @@ from ..engine.rules.message import Footprint
 from ..engine.rules.nearest import nearest, suggestion
 from ..engine.rules.priority import REGULAR
 from ..engine.rules.weight import LARGEST, Weight
+from ..sheets import Columns
 from ..words import many, percent, size, span
 from .arguments import ORDERED, ORIGIN, hexadecimal, limit, positive, weight, when, why, words
 from .command import Group, UsageError, command, option
 from .near import meant, question
-from .output import Columns
 from .serialisation import changes_of, in_words, record
 from .session import Session
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import InvalidInput
+from ..sheets import Columns
 from ..words import many, size, span, when
 from .arguments import BLOCK_LIMIT, EVERY, PRIORITY, WEIGHT, duration, positive, words
 from .command import UsageError, command, option
 from .enqueue import opened
 from .ndjson import Lines
-from .output import Columns
 from .serialisation import record
 from .session import Session
 

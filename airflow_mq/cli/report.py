@@ -8,19 +8,17 @@ import sys
 from argparse import ArgumentTypeError, Namespace
 from calendar import monthrange
 from datetime import date, datetime, timezone
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..engine.rules.characters import quoted
-from ..engine.rules.charging import BY, PER, SHEET
+from ..engine.rules.charging import BY, PER
 from ..engine.rules.fairness import Fairness
 from ..engine.rules.priority import queue_name
-from ..sheets import line
+from ..sheets import USAGE, Columns, sheet
 from ..tariff import Tariff
 from ..words import many, percent, span
 from .arguments import count, day, json_object, limit, positive, words
 from .command import Group, command, option
-from .output import Columns
 from .serialisation import as_percent, picked, record
 from .session import Session
 
@@ -180,7 +178,7 @@ def usage(session: Session, args: Namespace) -> None:
     with session.queue() as queue:
         found = queue.inspect.usage(args.by, args.per, since=since, until=args.until, of=args.of, tariff=tariff)
     if args.csv:
-        sys.stdout.writelines(map(line, [[*SHEET], *map(attrgetter(*SHEET.values()), found)]))
+        sys.stdout.writelines(sheet(USAGE, found))
         return
     columns: Columns = (*_USAGE, ("cost>", lambda one: f"{one.cost} {one.currency}")) if tariff else _USAGE
     session.out.items(found, columns, "nothing was charged in this time")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from .. import words
+from ..sheets import Columns, cells
 from ..words import many, outcomes, span
-from .output import Columns, cells, shown
+from .output import shown
 from .queue import HOW_TO_BEGIN, QUEUES
 from .tables import cut, layout
 

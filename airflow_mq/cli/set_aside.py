@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..engine.rules.filters import FILTERS
 from ..engine.rules.judging import REASONS
 from ..engine.rules.weight import UNLIMITED
+from ..sheets import Columns
 from ..words import many, span
 from .arguments import ADDRESSES, PROCESSOR, TRACEBACK, address, age, count, limit, weight, why, words
 from .command import Group, UsageError, command, option
 from .near import meant, naming_near
-from .output import Columns
 from .serialisation import address_fields, record
 from .service import load_callable, stdout_kept_clean
 from .session import Session

@@ -6,7 +6,7 @@ texts are shortened, the longest first, and headings last. A row is always one l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -31,14 +31,14 @@ class _Column:
 
 
 def layout(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, shown: Callable[[object], str]
+    columns: Sequence[str], rows: Iterable[Sequence[object]], width: int | None, shown: Callable[[object], str]
 ) -> list[Text]:
     """Return the lines of a table, the headings first.
 
     :param columns: the headings; one that ends in `>` is of numbers.
     :param width: of the terminal; none where nothing needs to fit.
     """
-    every = list(enumerate(columns))
+    every, rows = list(enumerate(columns)), list(rows)
     filled = [(at, name) for at, name in every if any(row[at] is not None for row in rows)] or every
     for chosen, short, gap in ((every, False, 2), (filled, False, 2), (filled, True, 2), (filled, True, 1)):
         found = [_column(name, [row[at] for row in rows], short, shown) for at, name in chosen]

@@ -44,13 +44,6 @@ NO_CHARGE = Charge()
 DAY = 86_400_000_000
 #: Names by which a report sums charges, and the lengths of its periods as texts.
 BY, PER = ("origin", "path", "processor", "dag"), {"day": 10, "month": 7}
-#: Columns of usage in a spreadsheet, with the attributes of `Usage` that they show.
-SHEET = {
-    "period": "period", "name": "name", "messages": "messages", "bytes": "size", "attempts": "attempts",
-    "set_aside": "set_aside", "planned_time": "planned.time", "planned_size": "planned.size",
-    "charged_time": "charged.time", "charged_size": "charged.size", "measured": "measured", "cost": "cost",
-    "currency": "currency",
-}  # fmt: skip
 
 
 def add_charges(sums: dict[K, Charge], more: Mapping[K, Charge]) -> None:
