@@ -59,12 +59,16 @@ class Tariff:
             raise ValueError(prices)
         return cls(currency, read, weight, places)
 
+    def price(self, day: date) -> Price | None:
+        """Return the price on a day; None before the first one."""
+        return max((price for price in self.prices if price.since <= day), default=None)
+
     def cost(self, day: date, charged: Weight) -> Fraction:
         """Return the exact cost of a charged weight of a day."""
-        known = [price for price in self.prices if price.since <= day]
-        if not known:
+        known = self.price(day)
+        if known is None:
             raise InvalidInput(f"no price on {day}: the tariff begins on {self.prices[0].since}; add an earlier entry")
-        parts = zip(charged, self.per, known[-1][1:])
+        parts = zip(charged, self.per, known[1:])
         return sum((Fraction(price) * part / per for part, per, price in parts), Fraction(0))
 
     def rounded(self, cost: Fraction) -> Decimal:

@@ -20,7 +20,6 @@ from ..rules.errors import InvalidInput
 from ..rules.events import EventRun, Fate
 from ..rules.groups import head_of
 from ..rules.priority import origin_of, priority_of
-from ..rules.weight import ZERO
 from ..store import codec
 from ..store.bills import BillDay, date_of
 from ..store.charges import ChargeRow
@@ -117,7 +116,7 @@ def _entry(key: tuple[int, str, str, str], rows: Iterable[tuple[Any, ...]]) -> E
 def price_of(config: RingConfig, day: date) -> Mapping[str, Any] | None:
     """Return the tariff of a ring, if it has a price on a day."""
     with suppress(InvalidInput):
-        if config.tariff is not None and Tariff.from_json(config.tariff).cost(day, ZERO) == 0:
+        if config.tariff is not None and Tariff.from_json(config.tariff).price(day) is not None:
             return config.tariff
     return None
 
