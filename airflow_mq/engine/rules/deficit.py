@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from .book import BUDGET, Book
-from .config import BLOCK_PARTS
-from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Order, Parts, covered, parts_of
+from .orders import LOOK_PAST, MOST_LOOKS, STOPPED, Ledger, Parts, Rounds, covered
 from .outcome import PageStatus
-from .paths import charge_overrun
 from .priority import origin_of
 from .ring import Ring
 from .service import Credit, Ladder
@@ -36,7 +34,7 @@ class Purse(Credit):
         super().refund(weight)
 
 
-class DeficitRounds(Order):
+class DeficitRounds(Rounds):
     """Rounds of the deficit order within one block."""
 
     def __init__(
@@ -45,9 +43,6 @@ class DeficitRounds(Order):
         super().__init__(ladder, ledger, ring)
         #: Rest of each origin's *most* in this block, shared by both of its books.
         self.mosts = {} if mosts is None else mosts
-        config = ladder.working_set.config
-        self.parts = parts_of(config.service_weight or ladder.meter.limit)
-        self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
         self.purses: dict[str, Purse] = {}
         #: Queues that were visited in the first round.
         self.met: dict[str, None] = {}
@@ -77,9 +72,6 @@ class DeficitRounds(Order):
         """Service queues to which earlier walks of this call did not come."""
         self._look_on(MOST_LOOKS)
         self._go_round([origin for origin in self.met if self._may_go_on(origin)])
-
-    def overdraw(self, book: Book, weight: Weight) -> None:
-        charge_overrun(self.working_set, book, self.parts(weight))
 
     def resume(self) -> None:
         """Go on after the meter's limit grew, with the queues that the old limit stopped."""

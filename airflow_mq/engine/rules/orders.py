@@ -22,6 +22,7 @@ from .outcome import PageStatus
 from .priority import REGULAR, origin_of
 from .ring import Ring
 from .service import Credit, Ladder, Visited
+from .tree import charge_overrun
 from .weight import ZERO, Weight
 
 #: After this many successive queues whose next message did not fit the rest of the block, a deficit walk looks at as
@@ -32,9 +33,6 @@ MOST_LOOKS = 512
 
 #: The most parts that a message takes, however heavy it is declared.
 MOST_PARTS = 1 << 61
-#: The largest debt of a queue, in parts of a block. A processor that measures in a wrong unit costs its queue the turns
-#: of a few blocks.
-MOST_DEBT = 8 * BLOCK_PARTS
 
 
 @dataclass
@@ -276,6 +274,19 @@ def covered(weights: Sequence[Weight], parts: Parts, left: int) -> int:
     if weights.count(weights[0]) == len(weights):
         return min(max(left // max(parts(weights[0]), 1), 0), len(weights))
     return bisect_right(list(accumulate(map(parts, weights))), left)
+
+
+class Rounds(Order):
+    """An order in which queues have deficits, counted in parts of a block."""
+
+    def __init__(self, ladder: Ladder, ledger: Ledger, ring: Ring | None = None) -> None:
+        super().__init__(ladder, ledger, ring)
+        config = ladder.working_set.config
+        self.parts = parts_of(config.service_weight or ladder.meter.limit)
+        self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
+
+    def overdraw(self, book: Book, weight: Weight) -> None:
+        charge_overrun(self.working_set, book, self.parts(weight))
 
 
 #: Reasons of a block to stop at a queue that would have taken more.

@@ -18,13 +18,11 @@ from contextlib import contextmanager
 
 from .book import BUDGET, DEFAULT_SETTINGS, Book, Group
 from .config import BLOCK_PARTS
-from .groups import SEPARATOR, groups_of, head_of
-from .orders import LOOK_PAST, MOST_DEBT, MOST_LOOKS, Ledger, Order, Parts, covered, parts_of
-from .priority import is_high
+from .groups import SEPARATOR, head_of
+from .orders import LOOK_PAST, MOST_LOOKS, Ledger, Parts, Rounds, covered
 from .service import Credit, Ladder
-from .tree import ANY, GRAIN, Member, State, Tree, units_of
+from .tree import ANY, GRAIN, Member, State, Tree
 from .weight import Meter, Weight
-from .working_set import WorkingSet
 
 #: Number of queues that are loaded at once.
 LOADED = 128
@@ -51,14 +49,11 @@ class Turn(Credit):
         super().refund(weight)
 
 
-class PathRounds(Order):
+class PathRounds(Rounds):
     """Turns over the tree of ready queues, within one block."""
 
     def __init__(self, ladder: Ladder, ledger: Ledger) -> None:
         super().__init__(ladder, ledger)
-        config = ladder.working_set.config
-        self.parts = parts_of(config.service_weight or ladder.meter.limit)
-        self.quantum = max(BLOCK_PARTS // config.rounds_per_block, 1)
         self.owed: list[str] = []
         #: Queues that got no turn.
         self.unmet: Iterable[str] = self.ring
@@ -109,9 +104,6 @@ class PathRounds(Order):
             unfit = 0 if served else unfit + 1
             if unfit == LOOK_PAST and not self.has_looked:
                 self._service_found(self.look_on(LOOK_PAST))
-
-    def overdraw(self, book: Book, weight: Weight) -> None:
-        charge_overrun(self.working_set, book, self.parts(weight))
 
     def stopped(self) -> Iterator[str]:
         """Yield the queues for which the meter could not pay any more, without those in groups that wait."""
@@ -305,30 +297,3 @@ class PathRounds(Order):
         if self.working_set.owed != owed:
             self.working_set.owed = owed
             self._keep_group(self.tree.root)
-
-
-def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
-    """Charge weight beyond plans, at most `MOST_DEBT`, when a block settles or a visit ends, in any deficit order."""
-    parts = min(parts, MOST_DEBT)
-    working_set.changes.books.add(book.origin)
-    if not working_set.config.paths or is_high(book.origin):
-        book.deficit = max(book.deficit - parts, -MOST_DEBT)
-        if not book.is_ready:
-            book.deficit = min(book.deficit, 0)
-        return
-    if not parts:
-        return
-    working_set.loader.load_groups()
-    own, turns = book.origin + SEPARATOR, working_set.turns
-    nested = own in working_set.groups
-    # A walk in progress, between two slices of which this end is applied, has read the deficits already.
-    deficit = None if turns is None else turns.charge(book.origin, parts, is_group=False)
-    if deficit is None:
-        deficit = book.deficit - units_of(parts, 1 if nested else working_set.loader.settings(book.origin).share)
-    book.deficit = deficit
-    for path in [*groups_of(book.origin), own]:
-        if turns is not None and turns.charge(path, parts, is_group=True) is not None:
-            continue
-        if group := working_set.groups.get(path):
-            group.deficit -= units_of(parts, working_set.loader.settings(path.removesuffix(SEPARATOR)).share)
-            working_set.changes.groups.add(path)

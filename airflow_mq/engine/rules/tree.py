@@ -11,9 +11,10 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import chain
 
-from .book import Group
+from .book import Book, Group
 from .config import BLOCK_PARTS
 from .groups import ROOT, SEPARATOR, group_of, groups_of, home_of
+from .priority import is_high
 from .weight import Meter
 from .working_set import WorkingSet
 
@@ -22,6 +23,9 @@ GRAIN = 1 << 10
 #: More than any turn may spend; and the allowance of a member without rivals, since others may join meanwhile.
 ANY = 1 << 62
 _SOLO = BLOCK_PARTS // 16
+#: The largest debt of a queue, in parts of a block. A processor that measures in a wrong unit costs its queue the turns
+#: of a few blocks.
+MOST_DEBT = 8 * BLOCK_PARTS
 
 
 def units_of(parts: int, share: int) -> int:
@@ -338,3 +342,30 @@ class Tree:
         """Return the level at which a newcomer of a group starts after this block."""
         best = max(self._present(group), default=None)
         return min(group.level, best if best is not None else min(member.deficit for member in group.members))
+
+
+def charge_overrun(working_set: WorkingSet, book: Book, parts: int) -> None:
+    """Charge weight beyond plans, at most `MOST_DEBT`, when a block settles or a visit ends, in any deficit order."""
+    parts = min(parts, MOST_DEBT)
+    working_set.changes.books.add(book.origin)
+    if not working_set.config.paths or is_high(book.origin):
+        book.deficit = max(book.deficit - parts, -MOST_DEBT)
+        if not book.is_ready:
+            book.deficit = min(book.deficit, 0)
+        return
+    if not parts:
+        return
+    working_set.loader.load_groups()
+    own, turns = book.origin + SEPARATOR, working_set.turns
+    nested = own in working_set.groups
+    # A walk in progress, between two slices of which this end is applied, has read the deficits already.
+    deficit = None if turns is None else turns.charge(book.origin, parts, is_group=False)
+    if deficit is None:
+        deficit = book.deficit - units_of(parts, 1 if nested else working_set.loader.settings(book.origin).share)
+    book.deficit = deficit
+    for path in [*groups_of(book.origin), own]:
+        if turns is not None and turns.charge(path, parts, is_group=True) is not None:
+            continue
+        if group := working_set.groups.get(path):
+            group.deficit -= units_of(parts, working_set.loader.settings(path.removesuffix(SEPARATOR)).share)
+            working_set.changes.groups.add(path)

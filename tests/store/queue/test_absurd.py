@@ -14,7 +14,7 @@ from airflow_mq.engine.queue.blocks.settling import Settling
 from airflow_mq.engine.queue.holding import Hold
 from airflow_mq.engine.rules.config import BLOCK_PARTS
 from airflow_mq.engine.rules.errors import TooManyOrigins
-from airflow_mq.engine.rules.orders import MOST_DEBT
+from airflow_mq.engine.rules.tree import MOST_DEBT
 from airflow_mq.engine.store import parse, upgrade
 from tests.proofs.model.clock import Clock
 

@@ -13,12 +13,12 @@ from ...rules.charging import Charge
 from ...rules.claims import Claim, ClaimRun
 from ...rules.config import BLOCK_PARTS
 from ...rules.errors import InsufficientWeight, StoreCorrupt, TemporarilyUnprocessable
-from ...rules.orders import MOST_DEBT, parts_of
+from ...rules.orders import parts_of
 from ...rules.outcome import Done
 from ...rules.overweight import settle_execution
 from ...rules.page import PROCESSED
-from ...rules.paths import charge_overrun
 from ...rules.settle import FATES, Answers, ClaimSettler, Settlement, times_of
+from ...rules.tree import MOST_DEBT, charge_overrun
 from ...rules.weight import Weight
 from ...store import codec
 from ...store.blocks import EndRow

@@ -71,7 +71,7 @@ MUTATIONS: Sequence[Mutation] = (
         "is_ordered = self.options.skip_in_flight",
     ),
     _bug(
-        "absurd use charged in full", "engine/rules/paths.py",
+        "absurd use charged in full", "engine/rules/tree.py",
         "    parts = min(parts, MOST_DEBT)\n", "",
         "book.deficit = max(book.deficit - parts, -MOST_DEBT)", "book.deficit -= parts",
     ),
