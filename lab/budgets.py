@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_469),
+    "lines of rules": Budget(7_461),
     "lines of store": Budget(9_004),
-    "lines of queue": Budget(11_947),
-    "lines of the engine": Budget(28_420, 19_500),
-    "lines of the command line": Budget(5_869),
-    "lines of the package": Budget(51_374, 38_000),
+    "lines of queue": Budget(11_932),
+    "lines of the engine": Budget(28_397, 19_500),
+    "lines of the command line": Budget(5_854),
+    "lines of the package": Budget(51_373, 38_000),
     "lines of SQL without migrations": Budget(1_899, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
