@@ -135,7 +135,7 @@ class RingSession:
         if self._plain_config != plain:
             with codec.reading("the configuration of the ring"):
                 #: The settings of the ring, as last read.
-                self.config = RingConfig.from_json(codec.read_json(plain) if isinstance(plain, (str, bytes)) else plain)
+                self.config = RingConfig.from_json(codec.read_json(plain))
             self._plain_config = plain
         return self.config
 

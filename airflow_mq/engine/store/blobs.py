@@ -313,7 +313,7 @@ def stored_file(store: AnyStore, unit: Unit, path: str) -> BlobFile:
 
 def _paths_of(config: Any) -> Iterator[str]:
     """Yield the folders that the settings of a ring name."""
-    plain = codec.read_json(config) if isinstance(config, (str, bytes)) else config
+    plain = codec.read_json(config)
     yield from (path for path in (plain.get("blob_path"), *plain.get("earlier_blob_paths", ())) if path)
 
 

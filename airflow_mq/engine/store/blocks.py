@@ -44,7 +44,7 @@ class EndRow(NamedTuple):
     @property
     def terms_json(self) -> Any:
         """The settings in force when the block ended."""
-        return codec.read_json(self.terms) if isinstance(self.terms, (str, bytes)) else self.terms
+        return codec.read_json(self.terms)
 
     def sends_to(self, names: Collection[str]) -> bool:
         """Return whether outcomes of the block enqueue messages in these queues; true of a damaged end."""
@@ -118,7 +118,7 @@ class Blocks(Repository):
 
     def record_problem(self, block: BlockRow, problem: str) -> None:
         """Record why a block that lives cannot be settled. Its end removes the record."""
-        self.end(block.id, PLANNED, None, {**block.plain_details, "problem": problem})
+        self.end(block.id, PLANNED, None, {**codec.read_json(block.details), "problem": problem})
 
     # Recorded ends.
 

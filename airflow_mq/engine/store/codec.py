@@ -197,10 +197,10 @@ def unpack_weight(data: bytes | None) -> Weight | None:
     return None if data is None else Weight(*_WEIGHT.unpack(data))
 
 
-def read_json(data: bytes | str) -> Any:
-    """Return the value of stored JSON."""
+def read_json(data: Any) -> Any:
+    """Return the value of stored JSON. The driver of PostgreSQL returns that of a JSON column itself."""
     try:
-        return json.loads(data)
+        return json.loads(data) if isinstance(data, (str, bytes)) else data
     except (ValueError, RecursionError) as error:
         raise StoreCorrupt(f"stored JSON cannot be read: {error}") from None
 

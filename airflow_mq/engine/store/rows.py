@@ -205,16 +205,10 @@ class BlockRow(NamedTuple):
     details: Any
 
     @property
-    def plain_details(self) -> dict[str, Any]:
-        """The details as they are stored, which SQLite returns as text."""
-        plain: dict[str, Any] = codec.read_json(self.details) if isinstance(self.details, str) else self.details
-        return plain
-
-    @property
     def details_json(self) -> dict[str, Any]:
         """The details, with weights."""
         with codec.reading(f"what is stored of block {self.number}"):
-            plain = self.plain_details
+            plain = codec.read_json(self.details)
             weights = {name: Weight(*map(int, plain[name])) for name in ("limit", "planned", "overhead")}
             return {**plain, **weights, "messages": int(plain["messages"])}
 
@@ -228,7 +222,7 @@ def settings_of(value: Any) -> QueueSettings:
     """Return the settings of an origin."""
     if value is None or value == {}:
         return DEFAULT_SETTINGS
-    plain = codec.read_json(value) if isinstance(value, str) else value
+    plain = codec.read_json(value)
     if not plain.keys() <= vars(DEFAULT_SETTINGS).keys():
         raise ValueError(f"it has {', '.join(plain)}")
     return QueueSettings(

@@ -115,5 +115,5 @@ def _line(sums: dict[str, int], part: str) -> tuple[int, int]:
 
 def _sums(data: Sums) -> dict[str, int]:
     with codec.reading("the measures of an origin"):
-        plain = codec.read_json(data) if isinstance(data, (str, bytes)) else data
+        plain = codec.read_json(data)
         return {name: int(plain[name]) for name in _SUMS}

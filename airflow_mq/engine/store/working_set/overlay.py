@@ -264,8 +264,7 @@ class Overlay(Source):
         return row
 
     def _replaced(self, origin: str, stored: Any) -> Any:
-        plain = codec.read_json(stored) if isinstance(stored, str) else stored or {}
-        return {**plain, **self.settings_said[origin]}
+        return {**(codec.read_json(stored) or {}), **self.settings_said[origin]}
 
     def news_by_id(self, start: int, below: int) -> list[tuple[int, str]]:
         return self._news(super().news_by_id(start, below), start, below)
