@@ -10,6 +10,7 @@ from io import BytesIO
 from typing import IO, NamedTuple
 
 from ..rules.blob import Reference
+from ..rules.budget import FAR
 from ..rules.errors import DeliverySealed, InvalidInput, ProcessorError
 from ..rules.groups import is_below
 from ..rules.message import PLAIN, Address, Attributes, Posted, check_origin, message_id, message_ids
@@ -27,8 +28,6 @@ from .context import ProcessorContext
 
 #: A time, or a duration from now.
 When = datetime | timedelta | float | str
-
-_LAST_MOMENT = 253_402_300_799_000_000
 
 
 @dataclass(frozen=True)
@@ -455,6 +454,6 @@ def instant(when: When, now: Callable[[], int], least: float = -1e9) -> int:
 
 def moment(microseconds: int) -> datetime:
     """Return a time of the store's clock; one beyond the calendar is its last moment."""
-    if microseconds > _LAST_MOMENT:
+    if microseconds > FAR:
         return datetime.max.replace(tzinfo=timezone.utc)
     return datetime.fromtimestamp(microseconds / 1_000_000, timezone.utc)
