@@ -36,14 +36,9 @@ INSERT INTO {s}block (id, ring, number, key, token, by_hand, seconds, deadline, 
 VALUES (:id, :ring, :number, :key, :token, :by_hand, :seconds, :deadline, :planned_at, {json details})
 
 -- name: first_blocks
--- Return for each id the number of the first block planned after it. For the sign, see `news_by_id`.
-SELECT :id, (
-    SELECT b.number FROM {s}block b WHERE +b.ring = :ring AND b.id > :id AND NOT b.by_hand ORDER BY b.id LIMIT 1
-)
-
--- name: first_blocks (postgres)
+-- Return for each id the number of the first block planned after it.
 SELECT w.id, (
-    SELECT b.number FROM {s}block b WHERE b.ring = :ring AND b.id > w.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
+    SELECT b.number FROM {s}block b WHERE {part by_id}b.ring = :ring AND b.id > w.id AND NOT b.by_hand ORDER BY b.id LIMIT 1
 )
 FROM {each id bigint[]}
 

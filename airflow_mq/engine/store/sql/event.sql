@@ -9,18 +9,10 @@ VALUES (:id, :ring, :block, :at, :origin, :events, :data)
 -- They get their ids in the order of the arrays.
 INSERT INTO {s}event {rows ring, block bigint, at bigint, origin text[], events int[], data bytea[]}
 
--- name: events (sqlite)
--- Return events after an id in order, of one queue or of one block if given. For the sign, see `news_by_id`.
+-- name: events
+-- Return events after an id in order, of one queue or of one block if given.
 SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
-WHERE +e.ring = :ring AND e.id > :after AND (CAST(:origin AS text) IS NULL OR e.origin IN (:origin, :high))
-  AND (CAST(:block AS bigint) IS NULL OR e.block = :block)
-ORDER BY e.id
-LIMIT :limit
-
--- name: events (postgres)
--- Return the same.
-SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
-WHERE e.ring = :ring AND e.id > :after AND (CAST(:origin AS text) IS NULL OR e.origin IN (:origin, :high))
+WHERE {part by_id}e.ring = :ring AND e.id > :after AND (CAST(:origin AS text) IS NULL OR e.origin IN (:origin, :high))
   AND (CAST(:block AS bigint) IS NULL OR e.block = :block)
 ORDER BY e.id
 LIMIT :limit
@@ -31,14 +23,8 @@ SELECT e.id FROM {s}event e WHERE e.ring = :ring AND e.at >= :since ORDER BY e.a
 
 -- name: recent_events
 -- Return events of all queues, the latest first.
--- The plus makes SQLite walk the ids backwards instead of reading all events of the ring by another index.
 SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
-WHERE +e.ring = :ring AND e.id < :before
-ORDER BY e.id DESC LIMIT :limit
-
--- name: recent_events (postgres)
-SELECT e.id, e.origin, e.block, e.at, e.data FROM {s}event e
-WHERE e.ring = :ring AND e.id < :before
+WHERE {part by_id}e.ring = :ring AND e.id < :before
 ORDER BY e.id DESC LIMIT :limit
 
 -- name: recent_events_of

@@ -106,39 +106,31 @@ CROSS JOIN LATERAL (
     ) s
 ) found
 
--- name: uncut (sqlite)
--- Return rows of all queues in order of ids, without bytes; some may lie in pages already. For the sign, see
--- `news_by_id`.
-SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
-FROM {s}inbox m
-WHERE +m.ring = :ring AND m.id > :after
-ORDER BY m.id
-LIMIT :limit
+-- part: by_id
+-- Before the ring of a row, the sign makes SQLite search by id: another index would bring all rows of the ring.
++
 
--- name: uncut (postgres)
--- Return the same.
+-- part: by_id (postgres)
+
+-- name: uncut
+-- Return rows of all queues in order of ids, without bytes; some may lie in pages already.
 SELECT m.origin, m.id, m.size, m.items, m.more, m.lengths, m.attributes
 FROM {s}inbox m
-WHERE m.ring = :ring AND m.id > :after
+WHERE {part by_id}m.ring = :ring AND m.id > :after
 ORDER BY m.id
 LIMIT :limit
 
 -- name: delayed_heaps
 -- Return delayed rows with their bytes. Only one that waits aside has a time of sending.
 SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap, d.sent_at
-FROM {s}delayed d WHERE d.id = :id
-
--- name: delayed_heaps (postgres)
-SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes, d.heap, d.sent_at
-FROM {s}delayed d WHERE d.id = ANY(:id::bigint[])
+FROM {each id bigint[]} JOIN {s}delayed d ON d.id = w.id
 
 -- name: news_by_id
--- Return queues that are not ready and have rows in a range of ids, each after its first id. The sign makes SQLite search
--- the range of ids: the index by origin would bring all rows of the ring.
+-- Return queues that are not ready and have rows in a range of ids, each after its first id.
 SELECT min(m.id), m.origin
 FROM {s}inbox m
 LEFT JOIN {s}book b ON b.ring = m.ring AND b.origin = m.origin
-WHERE +m.ring = :ring AND m.id >= :start AND m.id < :below
+WHERE {part by_id}m.ring = :ring AND m.id >= :start AND m.id < :below
   AND b.ticket IS NULL AND m.id >= coalesce(b.floor, 0)
 GROUP BY m.origin
 ORDER BY 1
@@ -258,13 +250,7 @@ LIMIT :limit
 
 -- name: pulse
 -- Return the newest row's id, the time of the latest set-aside message, and when the first delayed row is due.
--- The plus makes SQLite look at the newest row first instead of reading all rows of the ring by another index.
-SELECT coalesce((SELECT m.id FROM {s}inbox m WHERE +m.ring = :ring AND m.id > 0 ORDER BY m.id DESC LIMIT 1), 0),
-       coalesce((SELECT max(a.at) FROM {s}set_aside a WHERE a.ring = :ring), 0),
-       (SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring)
-
--- name: pulse (postgres)
-SELECT coalesce((SELECT max(m.id) FROM {s}inbox m WHERE m.ring = :ring), 0),
+SELECT coalesce((SELECT m.id FROM {s}inbox m WHERE {part by_id}m.ring = :ring AND m.id > 0 ORDER BY m.id DESC LIMIT 1), 0),
        coalesce((SELECT max(a.at) FROM {s}set_aside a WHERE a.ring = :ring), 0),
        (SELECT min(d.due) FROM {s}delayed d WHERE d.ring = :ring)
 
@@ -358,12 +344,9 @@ ORDER BY d.due, d.id LIMIT :limit
 
 -- name: due_rows
 -- Return due rows of these queues, without bytes.
-SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
-WHERE d.ring = :ring AND d.due <= :now AND d.origin = :origin ORDER BY d.due, d.id
-
--- name: due_rows (postgres)
-SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes FROM {s}delayed d
-WHERE d.ring = :ring AND d.due <= :now AND d.origin = ANY(:origin::text[]) ORDER BY d.due, d.id
+SELECT d.origin, d.id, d.size, d.items, d.more, d.lengths, d.attributes
+FROM {each origin text[]} JOIN {s}delayed d ON d.ring = :ring AND d.origin = w.origin
+WHERE d.due <= :now ORDER BY d.due, d.id
 
 -- name: promote_due
 -- Move due rows into their queues as if they were sent now; `delete_due` completes the move. Messages that waited aside
