@@ -38,7 +38,6 @@ from ..engine.queue import MessageQueue
 from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.queue.values import Batch, Report
 from ..engine.rules.blob import Reference
-from ..engine.rules.claims import Claim
 from ..engine.rules.errors import ConfigRefused, InvalidInput, StoreCorrupt, UnknownBlock
 from ..engine.rules.message import Attributes
 from ..engine.rules.outcome import BEGUN, DONE, Mark
@@ -53,7 +52,7 @@ from ..processors import Part, Processors
 from .items import Place, batches_of, groups_of, neighbours_of
 from .reports import chunked, patiently
 from .share import Reported, Task, left_of
-from .store_side import block_name, live_block, not_begun, tasks_of, terms_of, with_payloads
+from .store_side import StoreSide, block_name, live_block, not_begun, tasks_of, terms_of
 from .tables import MESSAGES, tables_of
 from .terms import JobTerms
 
@@ -222,18 +221,15 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
         name = f"{number:06}"
         # A function that takes a DataFrame replaces its output, so it receives all messages again.
         known = {} if task.processor.shape == "dataframe" else answered
-        _write_messages(folder / "messages", f"{name}.parquet", _read(queue, token, task.share), known, terms)
+        # With external payloads: the job cannot reach the store.
+        batches = StoreSide(queue, token, task.share).batches()
+        _write_messages(folder / "messages", f"{name}.parquet", batches, known, terms)
         shares.append({"processor": task.processor.name, "name": name, "messages": task.messages})
     epoch = max((answers.epoch for answers in answered.values()), default=0)
     plain = {**asdict(terms), "exceptions": sorted(terms.exceptions)}
     manifest = {"block": block.id, "manner": plain, "shares": shares, "epoch": epoch}
     folder.write("manifest.json", BytesIO(json.dumps(manifest).encode()))
     return folder.path
-
-
-def _read(queue: MessageQueue, token: str, share: Sequence[Claim]) -> Iterator[Batch]:
-    """Return the messages of a share with their external payloads: the job cannot reach the store."""
-    return with_payloads(queue, queue.blocks.batches(share), lambda reports: queue.blocks.report(token, reports))
 
 
 def _write_messages(

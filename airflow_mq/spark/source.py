@@ -78,8 +78,10 @@ from ..engine.rules.outcome import Yield
 from ..engine.rules.priority import REGULAR, check_priority, origin_of
 from ..engine.rules.units import check_seconds
 from .arguments import BLOCK, STORE
+from .items import batches_of
 from .lease import BlockLease
 from .reports import chunked, patiently
+from .share import Reported, left_of
 from .store_side import StoreChannel, block_name, from_environment, live_block, shares_of, terms_of, with_payloads
 from .tables import MESSAGES, MESSAGES_DDL, tables_of
 
@@ -433,9 +435,11 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _settle(self, block: Block) -> bool:
-        """Settle a block as done; return whether it lived."""
+        """Settle a block as done, without what could not be read; return whether it lived."""
         try:
-            for reports in chunked(batch.answer() for batch in block.batches()):
+            answered = patiently(partial(self.queue.blocks.reported, block))
+            left = left_of(block.batches(), answered, terms_of(self.queue, block), Reported())
+            for reports in chunked(batch.answer() for batch in batches_of(left)):
                 patiently(partial(self.queue.blocks.report, block, reports))
             patiently(partial(self.queue.blocks.settle, block))
         except (TokenRefused, UnknownBlock):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -91,7 +91,8 @@ class StoreSide:
         patiently(lambda: self.queue.blocks.mark(self.token, self.share, BEGUN, self.epoch))
 
     def batches(self) -> Iterable[Batch]:
-        return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report)
+        ordered = {claim.origin for claim in self.share if claim.ordered}
+        return with_payloads(self.queue, self.queue.blocks.batches(self.share), self.report, ordered)
 
     def report(self, reports: Sequence[Report]) -> None:
         """Report outcomes; the first one of a message counts, so a report may be repeated."""
@@ -135,17 +136,19 @@ def not_begun(error: Exception) -> NotBegun:
 
 
 def with_payloads(
-    queue: MessageQueue, batches: Iterable[Batch], report: Callable[[Sequence[Report]], None]
+    queue: MessageQueue,
+    batches: Iterable[Batch],
+    report: Callable[[Sequence[Report]], None],
+    ordered: Collection[str] = (),
 ) -> Iterator[Batch]:
     """Yield batches with external payloads in place of their references, one by one to bound memory.
 
     A payload larger than the ring's `whole_payloads` stays a reference; a message without its payload is *unsupported*.
-    If a payload cannot be read now, its message and all later ones of its queue answer *not now*: none may pass.
+    If a payload cannot be read now, its message answers *not now*, and later ones of an ordered book are left out.
     """
-    kept: dict[str, Yield] = {}
+    stopped: set[str] = set()
     for batch in batches:
-        if batch.book in kept:
-            report([batch.answer(kept[batch.book])])
+        if batch.book in stopped:
             continue
         if not any(isinstance(payload, Reference) for payload in batch.payloads):
             yield batch
@@ -157,11 +160,12 @@ def with_payloads(
             except BlobMissing:
                 report([single.answer(Unsupported())])
             except StoreUnreachable as error:
-                kept[batch.book] = Yield(failures.reason_of(error))
                 # If it is the database that does not answer, this fails.
-                report([replace(single, payloads=batch.payloads[at:]).answer(kept[batch.book])])
+                report([single.answer(Yield(failures.reason_of(error)))])
                 log.error("%s is kept: %s", visible(str(single.addresses[0])), error)
-                break
+                if batch.book in ordered:
+                    stopped.add(batch.book)
+                    break
 
 
 def _payload(queue: MessageQueue, payload: bytes) -> bytes:

@@ -362,7 +362,7 @@ def test_a_share_is_written_and_read_piece_by_piece(
     folder, held, before = exchange.Folder(str(tmp_path / "exchange")), [0], pa.total_allocated_bytes()
 
     def batches() -> Iterator[Batch]:
-        for batch in exchange._read(queue, block.token, share):
+        for batch in exchange.StoreSide(queue, block.token, share).batches():
             held.append(pa.total_allocated_bytes() - before)
             yield batch
 
