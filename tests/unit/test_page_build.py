@@ -91,6 +91,13 @@ def test_commands_of_the_page_exist() -> None:
     assert others == []
 
 
+def test_page_waits_longer_for_a_check_than_the_server() -> None:
+    (limit,) = re.findall(r"const LONGEST_CHECK = ([\d_]+);", (PAGE / "src" / "api.ts").read_text())
+    (servers,) = re.findall(r"^CHECKING = ([\d_.]+)$", (PAGE.parent / "api" / "ring.py").read_text(), re.MULTILINE)
+    assert int(limit) >= 1_000 * float(servers) + 30_000
+    assert '"check", {}, new AbortController().signal, LONGEST_CHECK)' in (PAGE / "src/views/check.tsx").read_text()
+
+
 def test_license_file_lists_bundled_packages() -> None:
     text = (DIST / "LICENSES.txt").read_text()
     for package in ("react", "react-dom", "scheduler"):
@@ -179,3 +186,24 @@ def test_page_writes_weights_times_and_sizes_as_commands_do(built: SimpleNamespa
 
     expected = [[words.weight(Weight(one, one)), words.size(one), words.span(one / 1_000)] for one in AMOUNTS]
     assert {one: (page, command) for one, page, command in zip(AMOUNTS, found, expected) if page != command} == {}
+
+
+@pytest.mark.slow
+def test_page_names_a_response_that_stops_in_its_middle(built: SimpleNamespace) -> None:
+    built.run("node_modules/.bin/esbuild", "src/api.ts", "--format=esm", "--outfile=api.mjs", "--log-level=error")
+    (built.place / "stalled.mjs").write_text(
+        'globalThis.document = { baseURI: "http://localhost/" };\n'
+        'AbortSignal.timeout = () => AbortSignal.abort(new DOMException("timed out", "TimeoutError"));\n'
+        "// The headers come in time, and the body does not.\n"
+        "const stalled = (signal) => new ReadableStream({ start: (body) => body.error(signal.reason) });\n"
+        "globalThis.fetch = async (_, { signal }) => new Response(stalled(signal));\n"
+        'const { get, post, LONGEST_CHECK } = await import("./api.mjs");\n'
+        "const { signal } = new AbortController();\n"
+        'const asked = [get("me", {}, signal), post("pause"), post("check", {}, signal, LONGEST_CHECK)];\n'
+        "console.log(JSON.stringify((await Promise.allSettled(asked)).map(({ reason }) => reason.message)));\n"
+    )
+
+    found = json.loads(built.run("node", "stalled.mjs"))
+
+    text = "Airflow's API server does not answer."
+    assert found == [text, f"{text} It is not known whether this was done: look before you repeat it.", text]

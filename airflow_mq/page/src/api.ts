@@ -9,6 +9,8 @@ export type Paged<T> = { rows: T[]; next: string | null; total?: number | null; 
 
 /** Milliseconds for any response: the server itself ends readings after ten seconds, and decisions after sixty. */
 const LONGEST = 90_000;
+/** Milliseconds for the response of a check, which the server ends after ten minutes. */
+export const LONGEST_CHECK = 660_000;
 
 type Query = Record<string, string | number | boolean | null | undefined>;
 
@@ -39,29 +41,28 @@ export function url(path: string, query: Query = {}): string {
 export const get = <T>(path: string, query: Query = {}, signal?: AbortSignal) =>
   send<T>(url(path, query), { signal });
 
-export const post = <T>(path: string, body: unknown = {}, signal?: AbortSignal) =>
-  send<T>(url(path), {
-    method: "POST",
-    // A form on another site cannot send this header.
-    headers: { "Content-Type": "application/json", "X-Airflow-Mq": "1" },
-    body: JSON.stringify(body),
-    signal,
-  });
+export const post = <T>(path: string, body: unknown = {}, signal?: AbortSignal, longest = LONGEST) => {
+  // A form on another site cannot send this header.
+  const headers = { "Content-Type": "application/json", "X-Airflow-Mq": "1" };
+  return send<T>(url(path), { method: "POST", headers, body: JSON.stringify(body), signal }, longest);
+};
 
-async function send<T>(address: string, options: RequestInit): Promise<T> {
-  const late = AbortSignal.timeout(LONGEST);
+/** @param options `signal` only for readings: the page itself may give them up */
+async function send<T>(address: string, options: RequestInit, longest = LONGEST): Promise<T> {
+  const late = AbortSignal.timeout(longest);
   const signal = options.signal ? AbortSignal.any([options.signal, late]) : late;
   let answer: Response;
+  let text: string;
   try {
     answer = await fetch(address, { credentials: "same-origin", cache: "no-store", ...options, signal });
+    text = await answer.text();
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    // Only readings can be given up by the page itself.
     const unknown = options.signal ? "" : " It is not known whether this was done: look before you repeat it.";
     throw new ApiError(`Airflow's API server does not answer.${unknown}`, 0);
   }
-  if (answer.ok) return (await answer.json()) as T;
-  const body = (await answer.json().catch(() => ({}))) as Answer;
+  if (answer.ok) return JSON.parse(text) as T;
+  const body = (await new Response(text).json().catch(() => ({}))) as Answer;
   throw new ApiError(words(answer.status, body.detail), answer.status, body.fields);
 }
 

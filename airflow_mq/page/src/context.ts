@@ -33,7 +33,7 @@ export function useHere() {
   return {
     ...here,
     get: <T>(what: string, query?: Query, signal?: AbortSignal) => get<T>(path(what), query, signal),
-    post: <T>(what: string, body?: unknown, signal?: AbortSignal) => post<T>(path(what), body, signal),
+    post: <T>(what: string, body?: unknown, signal?: AbortSignal, longest?: number) => post<T>(path(what), body, signal, longest),
     url: (what: string, query?: Query) => url(path(what), query),
     href: (view: string, of: Record<string, string | null | undefined> = {}) =>
       href(view, { conn: here.conn, ring: here.ring, ...of }),

@@ -2,6 +2,7 @@
 
 import { useState } from "react";
 
+import { LONGEST_CHECK } from "../api";
 import { COMMANDS } from "../commands";
 import { useHere } from "../context";
 import { Command } from "../parts/command";
@@ -27,7 +28,7 @@ function Integrity() {
     setBusy(true);
     setFound(null);
     try {
-      setFound(await here.post<Checked>("check"));
+      setFound(await here.post<Checked>("check", {}, new AbortController().signal, LONGEST_CHECK));
     } catch (error) {
       setFound(error as Error);
     }
