@@ -23,7 +23,7 @@ from . import blocks, exports, messages, queues, ring, set_aside, settings, usag
 from .access import Guarded, Reader
 from .runs import is_dag_paused
 from .schemas import REFUSALS, Schema
-from .stores import Store, connection_ids, described
+from .stores import Store, connection_ids, described, is_listed
 
 log = logging.getLogger("airflow_mq.api")
 
@@ -83,10 +83,11 @@ def create_app() -> FastAPI:
 
 def me(user: Reader, conn_id: str | None = None) -> Me:
     """Return the signed-in user's name and permissions; those on messages and queues are per store."""
+    known = conn_id if conn_id is not None and user.may_see(conn_id) and is_listed(conn_id) else None
     can = Permissions(
         read=True,
-        peek=conn_id is not None and user.may_peek(conn_id),
-        write=conn_id is not None and user.may_write(conn_id),
+        peek=known is not None and user.may_peek(known),
+        write=known is not None and user.may_write(known),
         trigger=user.may_trigger(set_aside.overweight_dag()),
     )
     dag_id = set_aside.overweight_dag()

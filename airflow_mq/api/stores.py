@@ -80,10 +80,17 @@ class Store(Schema):
 
 def connection_ids() -> list[str]:
     """Return the ids of message queue connections in Airflow's database, the environment and the settings."""
+    return sorted(_stored() | {name for name in _named() if _is_ours(name)})
+
+
+def is_listed(conn_id: str) -> bool:
+    """Return whether a connection has exactly this id. Airflow's environment also finds it under other spellings."""
+    return conn_id in _named() | _stored()
+
+
+def _stored() -> set[str]:
     with create_session() as session:
-        found = set(session.scalars(select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)))
-    found |= {name for name in _named() if _is_ours(name)}
-    return sorted(found)
+        return set(session.scalars(select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)))
 
 
 def _named() -> set[str]:
@@ -112,7 +119,7 @@ def _is_ours(conn_id: str) -> bool:
 def target(conn_id: str) -> Target:
     """Return the target of a message queue connection, or raise 404."""
     try:
-        connection = _connection(conn_id)
+        connection = _connection(conn_id) if is_listed(conn_id) else None
     except Exception:
         connection = None
     if connection is None or connection.conn_type != CONNECTION_TYPE:

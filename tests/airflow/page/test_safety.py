@@ -17,6 +17,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.queue.inspect.inspect import Inspect
+from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import FORMULA, ROLES, SCRIPT, SECRET
 from tests.airflow.page.routes import MAY, OPEN, PEEK, READ, ROUTES, TRIGGER, WRITE, R, Route
 
@@ -154,6 +155,60 @@ def test_no_route_reveals_a_store_of_another_team(teams: Callable[..., dict[str,
     assert own.status_code == route.status, own.text
     assert there.status_code == 404
     assert nowhere.status_code == 404 and there.json() == nowhere.json(), "nor that there is one"
+
+
+def test_rights_do_not_reveal_a_store_of_another_team(teams: Callable[..., dict[str, str]], ask: Ask) -> None:
+    def rights(team: str, conn_id: str) -> Any:
+        return ask(None, "GET", f"/api/v1/me?conn_id={conn_id}", headers=teams(team)).json()["can"]
+
+    assert rights("sales", "mq_sales")["write"] and rights("sales", "mq_sales")["peek"]
+    there, nowhere = rights("support", "mq_sales"), rights("support", "mq_nowhere")
+    assert there == nowhere and not there["write"] and not there["peek"]
+
+
+@pytest.mark.parametrize("conn_id", ["MQ_PAGE", "Mq_page", "mq_pagE"])
+def test_a_store_has_one_spelling(ask: Ask, page: SimpleNamespace, conn_id: str) -> None:
+    """Airflow's environment finds connections in any case, which its teams, rights and our limits distinguish."""
+    from airflow_mq.api import stores
+
+    assert ask("op", "GET", "/api/v1/stores/mq_page/rings/full/paused").status_code == 200
+    rooms = dict(stores._rooms)
+    answer = ask("op", "GET", f"/api/v1/stores/{conn_id}/rings/full/paused")
+    assert answer.status_code == 404 and "unknown connection" in answer.json()["detail"]
+    assert ask("op", "POST", f"/api/v1/stores/{conn_id}/rings/full/pause", json={"origin": "a"}).status_code == 404
+    assert not ask("op", "GET", f"/api/v1/me?conn_id={conn_id}").json()["can"]["write"]
+    assert rooms == stores._rooms
+
+
+def test_a_store_of_a_team_has_one_spelling(
+    teams: Callable[..., dict[str, str]], ask: Ask, page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_SALES", connection_of(page.uri))
+    for conn_id in ("mq_sales", "MQ_SALES", "Mq_sales"):
+        path = f"/api/v1/stores/{conn_id}/rings/full/paused"
+        assert ask(None, "GET", path, headers=teams("support")).status_code == 404
+    assert ask(None, "GET", "/api/v1/stores/mq_sales/rings/full/paused", headers=teams("sales")).status_code == 200
+
+
+@pytest.mark.parametrize("where", ["environment", "secrets backend"])
+def test_stores_outside_of_the_database_open_if_they_are_listed(
+    ask: Ask, page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, where: str, tmp_path: Path
+) -> None:
+    def answer() -> int:
+        return ask("op", "GET", "/api/v1/stores/mq_vault/rings/full/paused").status_code
+
+    if where == "environment":
+        monkeypatch.setenv("AIRFLOW_CONN_MQ_VAULT", connection_of(page.uri))
+    else:
+        (tmp_path / "connections.json").write_text(json.dumps({"mq_vault": json.loads(connection_of(page.uri))}))
+        backend = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
+        monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND", backend)
+        paths = {"connections_file_path": str(tmp_path / "connections.json")}
+        monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND_KWARGS", json.dumps(paths))
+        assert answer() == 404, "neither Airflow's database nor the settings list it"
+        monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__CONNECTIONS", "mq_other, mq_vault")
+    assert answer() == 200
+    assert "mq_vault" in [one["conn_id"] for one in ask("op", "GET", "/api/v1/stores").json()]
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/api/v1/docs", "/docs/oauth2-redirect"])
