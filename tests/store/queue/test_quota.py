@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -290,6 +291,27 @@ def test_a_full_queue_refuses_sends_by_sql(make_queue: Any, store_uri: str) -> N
             connection.execute(send, ("acme", b"x" * 101, None))
         assert large.value.diag.message_hint == "Send less, or raise the quota."
     assert stored(queue, "acme") == 100
+
+
+@pytest.mark.postgres
+def test_a_check_of_many_long_paths_holds_few_of_them_in_memory(make_queue: Any, store_uri: str) -> None:
+    queue: MessageQueue = make_queue(paths=True)
+    if store_uri.startswith("sqlite"):
+        pytest.skip("SQLite has no functions to send by")
+    queue.admin.set_origin("other", quota="1GiB")
+    queue.admin.set_origin("acme/a/a", quota="1GiB")
+    origins = [f"acme/{'a/' * 120}{number}" for number in range(2_000)]
+    with psycopg.connect(autocommit=True, **parse(store_uri).conninfo()) as connection:
+
+        def highest() -> int:
+            status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+            return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+
+        check = f"SELECT path, coming FROM airflow_mq.fullness({queue.session.ring_id}::smallint, %s, %s)"
+        connection.execute(check, (["acme", "other/b"], [1, 1]))
+        before = highest()
+        assert connection.execute(check, (origins, [3] * 2_000)).fetchall() == [("acme/a/a", 6_000)]
+        assert highest() - before < 32, "MiB"
 
 
 def test_checks_of_long_inboxes_read_few_rows(make_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:

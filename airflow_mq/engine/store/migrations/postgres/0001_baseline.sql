@@ -663,7 +663,8 @@ $$;
 CREATE FUNCTION {s}fullness(ring_id smallint, names text[], sizes bigint[])
 RETURNS TABLE (path text, quota bigint, stored bigint, coming bigint, uncut bigint)
 LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     config jsonb;
@@ -677,16 +678,14 @@ DECLARE
     last record;
 BEGIN
     SELECT r.config INTO config FROM {s}ring r WHERE r.id = ring_id;
-    IF (config ->> 'paths')::boolean THEN
-        SELECT array_agg(array_to_string(parts[1:part], '/')), array_agg(c.size) INTO names, sizes
-        FROM unnest(names, sizes) c(name, size)
-        CROSS JOIN string_to_array(ltrim(c.name, E'\x01'), '/') parts
-        CROSS JOIN generate_series(1, cardinality(parts)) part;
-    END IF;
     FOR path, quota, coming IN
-        SELECT t.origin, t.quota, sum(c.size)::bigint FROM unnest((SELECT names), (SELECT sizes)) c(name, size)
-        JOIN {s}setting t ON t.ring = ring_id AND t.origin = ltrim(c.name, E'\x01') AND t.quota IS NOT NULL
-        GROUP BY t.origin, t.quota ORDER BY t.origin
+        SELECT p.path, t.quota, sum(c.size)::bigint FROM unnest(names, sizes) c(name, size)
+        -- The name with all above it. Row by row: a call of many long names has millions of them.
+        CROSS JOIN LATERAL (SELECT string_agg(part, '/') OVER (ROWS UNBOUNDED PRECEDING) AS path FROM string_to_table(
+            ltrim(c.name, E'\x01'), CASE WHEN (config ->> 'paths')::boolean THEN '/' ELSE '' END) part) p
+        CROSS JOIN LATERAL (SELECT t.quota FROM {s}setting t
+                            WHERE t.ring = ring_id AND t.origin = p.path AND t.quota IS NOT NULL OFFSET 0) t
+        GROUP BY p.path, t.quota ORDER BY p.path COLLATE "C"
     LOOP
         books := ARRAY[path];
         IF (config ->> 'high')::boolean THEN
@@ -796,8 +795,7 @@ $$;
 -- Raise an error if these messages would be too many for a queue or a group. In a ring with paths, what must drain would
 -- reveal how much others have stored: only callers that may read the tables see it.
 CREATE FUNCTION {s}check_quota(ring_id smallint, names text[], sizes bigint[], is_reader boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     f record;
 BEGIN
