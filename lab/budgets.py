@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_931),
     "lines of the engine": Budget(28_389, 19_500),
     "lines of the command line": Budget(5_854),
-    "lines of the package": Budget(51_369, 38_000),
+    "lines of the package": Budget(51_377, 38_000),
     "lines of SQL without migrations": Budget(1_863, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
