@@ -140,9 +140,8 @@ class BlobFile:
             raise
         except Exception as error:
             folder = self.path.rpartition("/")[0]
-            # Clients of object stores raise errors of their own. A folder may be missing because no disk is mounted.
-            is_certain = not self._is_local or os.path.isdir(folder)
-            if (isinstance(error, passes) and is_certain) or (self._is_local and not isinstance(error, OSError)):
+            # Clients of object stores raise errors of their own.
+            if (isinstance(error, passes) and self._has_root()) or (self._is_local and not isinstance(error, OSError)):
                 raise
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFull(
@@ -151,6 +150,15 @@ class BlobFile:
                 ) from error
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise StoreUnreachable(f"the folder of external payloads, {folder}, cannot be used: {reason}") from error
+
+    def _has_root(self) -> bool:
+        """Return whether the file's folder or bucket exists: the disk may not be mounted, or the address be wrong."""
+        if self._is_local:
+            return os.path.isdir(os.path.dirname(self.path))
+        with suppress(Exception):
+            files, place = self._filesystem_of(self.path)
+            return bool(files.info(re.findall("^/?[^/]*", place)[0]))
+        return False
 
 
 def _private(path: str, flags: int) -> int:

@@ -18,7 +18,7 @@ import pytest
 from upath import UPath
 
 from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
-from airflow_mq.engine.queue.values import Enqueued
+from airflow_mq.engine.queue.values import Enqueued, Serviced
 from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
 from airflow_mq.engine.rules.errors import (
     BlobMissing,
@@ -673,6 +673,39 @@ def test_payload_files_are_stored_at_an_fsspec_address(make_queue: Maker, tmp_pa
     queue.service_queues(lambda delivery: None, Weight(10**6, 10**9))
     queue.admin.housekeep()
     assert file_count() == 0 and stored(queue) == {} and queue.check() == []
+
+
+@pytest.mark.parametrize("scheme", ["memory", "s3"])
+def test_payloads_whose_bucket_is_missing_stay(
+    make_queue: Maker, tmp_path: Path, scheme: str, request: pytest.FixtureRequest
+) -> None:
+    if scheme == "s3":
+        files = request.getfixturevalue("s3").files(use_listings_cache=False)
+    else:
+        files = fsspec.filesystem("memory")
+        files.makedirs("plain", exist_ok=True)
+    folder = f"plain/{tmp_path.name}"
+    queue = make_queue(blob_path=f"{scheme}://{folder}")
+    queue.store.filesystem_of = lambda address: (files, address.partition("://")[2])
+
+    def open_all(one: MessageQueue) -> Serviced:
+        return one.service_queues(lambda delivery: delivery.open_blob().close())
+
+    for origin in ("acme", "birch", "cedar"):
+        queue.payloads.enqueue(origin, origin.encode() + LARGE)
+    with MessageQueue(queue.store.address, queue.session.ring) as other:
+        other.store.filesystem_of = lambda address: (files, f"away-{address.partition('://')[2]}")
+        assert open_all(other).returned == 3
+        other.service_queues(lambda delivery: None, origins=["cedar"])
+        other.admin.housekeep()
+    assert len(files.find(folder)) == 3, "nothing counts as deleted"
+    queue.admin.housekeep()
+    files.rm_file(files.find(folder)[0])
+    # In a bucket that exists, it is certain that a file is missing.
+    result = open_all(queue)
+    assert (result.processed, result.failed) == (1, 1)
+    queue.admin.housekeep()
+    assert files.find(folder) == [] and stored(queue) == {}
 
 
 @pytest.fixture
