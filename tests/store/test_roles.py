@@ -282,6 +282,44 @@ def test_a_store_changes_hands(owner: StoreAddress, roles: Roles) -> None:
 
 
 @postgres
+def test_rights_on_later_tables_change_hands_with_the_store(owner: StoreAddress, roles: Roles) -> None:
+    installer, runtime = roles("new installer"), roles("runtime")
+    name = str(runtime.user)
+    grant(owner, "runtime", name)
+    grant(owner, "installer", str(installer.user))
+    with (
+        closing(connect(installer)) as upgrading,
+        closing(connect(owner)) as former,
+        closing(connect(runtime)) as connection,
+    ):
+        upgrading.execute("CREATE TABLE airflow_mq.later (id serial)")
+        connection.execute("INSERT INTO airflow_mq.later VALUES (DEFAULT)")
+        revoke(owner, name)
+        grant(owner, "reader", name)
+        for creator in (upgrading, former):
+            creator.execute("CREATE TABLE airflow_mq.later_still (id integer)")
+            refuses(connection, "SELECT id FROM airflow_mq.later_still", "DELETE FROM airflow_mq.later_still")
+            creator.execute("DROP TABLE airflow_mq.later_still")
+
+
+@postgres
+def test_the_owner_keeps_its_rights(owner: StoreAddress, roles: Roles) -> None:
+    installer, sender = roles("installer"), roles("sender")
+    grant(owner, "installer", str(installer.user))
+    grant(installer, "sender", str(sender.user), origins="acme")
+    with pytest.raises(InvalidInput, match=r"owns the tables: first `airflow-mq store grant installer` another role"):
+        revoke(owner, str(installer.user))
+    with closing(connect(sender)) as connection:
+        connection.execute("SELECT airflow_mq.send('default', 'acme', 'x')")
+    with closing(connect(owner)) as connection:
+        (row,) = connection.execute("SELECT current_user")
+    grant(owner, "installer", row[0])
+    revoke(owner, str(installer.user))
+    with closing(connect(sender)) as connection:
+        connection.execute("SELECT airflow_mq.send('default', 'acme', 'x')")
+
+
+@postgres
 def test_a_revoked_role_has_no_rights(owner: StoreAddress, roles: Roles) -> None:
     user = roles("former")
     name = str(user.user)

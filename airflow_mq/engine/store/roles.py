@@ -68,7 +68,10 @@ def revoke(address: StoreAddress, role: str) -> list[str]:
     with postgres.translated(), postgres.connect(address) as connection, connection.transaction():
         if not _exists(connection, role):
             return _revoke_dropped(connection, schema, role)
-        later = Identifier(_owner(connection, address.schema)), schema, name
+        owner = _owner(connection, address.schema)
+        if role == owner:
+            raise InvalidInput(f"role {role!r} owns the tables: first `airflow-mq store grant installer` another role")
+        later = Identifier(owner), schema, name
         statements = [
             SQL("DELETE FROM {}.sender WHERE role = {}::regrole").format(schema, _role_text(connection, role)),
             SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}").format(schema, name),
@@ -165,6 +168,20 @@ def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: 
 def _new_owner(connection: postgres.Connection, schema: str, role: Identifier) -> Iterator[Composed]:
     """Yield statements that make a role the owner of a schema and of all that it holds."""
     place = Identifier(schema)
+    granted = connection.execute(
+        "SELECT pg_get_userbyid(d.defaclrole)::text, CASE d.defaclobjtype WHEN 'S' THEN 'SEQUENCES' ELSE 'TABLES' END, "
+        "pg_get_userbyid(a.grantee)::text, string_agg(a.privilege_type, ', ') FROM pg_default_acl d "
+        "JOIN pg_namespace n ON n.oid = d.defaclnamespace CROSS JOIN aclexplode(d.defaclacl) a WHERE n.nspname = %s "
+        "AND a.grantee <> 0 AND d.defaclobjtype IN ('r', 'S') GROUP BY 1, 2, 3 ORDER BY 3, 2",
+        (schema,),
+    )
+    for former, kind, grantee, rights in granted:
+        yield SQL("ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA {} REVOKE ALL ON {} FROM {}").format(
+            Identifier(former), place, SQL(kind), Identifier(grantee)
+        )
+        yield SQL("ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA {} GRANT {} ON {} TO {}").format(
+            role, place, SQL(rights), SQL(kind), Identifier(grantee)
+        )
     yield SQL("ALTER SCHEMA {} OWNER TO {}").format(place, role)
     rows = connection.execute(
         "SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, c.relname::text "
