@@ -39,6 +39,8 @@ BLOCKS = 20
 FEW_QUEUES = 20_000
 #: Largest length of a ring or an origin in a name.
 MOST_NAME = 80
+#: Characters that separate tags in some backend.
+SEPARATORS = r"[\s,=|#;]"
 #: Seconds between two backlog metrics of a poller.
 WATCH_EVERY = 30.0
 
@@ -182,7 +184,7 @@ def send(ring: str, metrics: Sequence[Metric], values: Values, origin: str | Non
     """Send the values of some metrics to Airflow."""
     stats, tagged = backend(), has_tags()
     tags = {"ring": ring} if origin is None else {"ring": ring, "origin": origin}
-    how = {"tags": {tag: _tag(text) for tag, text in tags.items()}} if tagged else {}
+    how = {"tags": {tag: as_name(text, SEPARATORS) for tag, text in tags.items()}} if tagged else {}
     for metric, value in zip(metrics, values, strict=True):
         if value is None:
             continue
@@ -221,14 +223,12 @@ def untagged(name: str, ring: str, origin: str | None = None) -> str:
     return f"{PREFIX}.{as_name(ring)}.origin.{as_name(origin)}.{name.removeprefix('origin.')}"
 
 
-def as_name(text: str) -> str:
-    """Return text as a part of a name. Changed text ends in a piece of its hash, so that names stay distinct."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)
+def as_name(text: str, others: str = r"[^A-Za-z0-9_-]") -> str:
+    """Return text as a part of a name. Changed text ends in a piece of its hash, so that names stay distinct.
+
+    :param others: pattern of the characters that a name must not have
+    """
+    plain = re.sub(others, "_", text)
     if plain == text and len(text) <= MOST_NAME:
         return plain
     return f"{plain[: MOST_NAME - 9]}-{blake2b(text.encode(), digest_size=4).hexdigest()}"
-
-
-def _tag(text: str) -> str:
-    """Return text as a value of a tag, without separators such as commas."""
-    return re.sub(r"[\s,=|#;]", "_", text)

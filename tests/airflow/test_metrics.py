@@ -148,9 +148,13 @@ def test_tags_carry_the_ring_and_the_origin_where_a_backend_has_them(
 
     run.plan()
 
-    heard = lines.values()
+    from airflow_mq.observe.metrics import SEPARATORS, as_name
+
+    heard, name = lines.values(), as_name("a=1, and more", SEPARATORS)
     assert heard["airflow.mq.depth.messages,ring=default"] == ["5|g"]
-    assert heard["airflow.mq.origin.depth.messages,ring=default,origin=a_1__and_more"] == ["5|g"]
+    assert heard[f"airflow.mq.origin.depth.messages,ring=default,origin={name}"] == ["5|g"]
+    assert name.startswith("a_1__and_more-") and name != as_name("a_1__and_more", SEPARATORS)
+    assert as_name("shop.eu/ä", SEPARATORS) == "shop.eu/ä", "no separator"
     run.settle()
 
 

@@ -168,6 +168,25 @@ def test_no_weight_reaches_the_tables_that_blocks_cannot_read(owner: StoreAddres
         assert [payload for batch in queue.blocks.plan().batches() for payload in batch.payloads] == [b"x", b"y"]
 
 
+def test_an_error_of_a_huge_weight_is_short(acme: StoreAddress) -> None:
+    with closing(connect(acme)) as connection:
+        with pytest.raises(psycopg.Error, match="invalid weight") as error:
+            connection.execute("SELECT airflow_mq.send('default', 'acme', 'x', weight => array_fill(1, '{9999}'))")
+        assert len(str(error.value.diag.message_primary)) < 200
+
+
+@pytest.mark.parametrize("zone", ["X-167", "X167", "UTC"])
+@pytest.mark.parametrize("time", ["0001-12-31 12:00+00 BC", "9999-12-31 12:00+00", "10000-01-02 00:00+00"])
+def test_no_time_zone_moves_the_bounds_of_times(acme: StoreAddress, zone: str, time: str) -> None:
+    with closing(connect(acme)) as connection:
+        connection.execute(f"SET TimeZone = '{zone}'".encode())
+        for name in ("not_before", "expires"):
+            send = f"SELECT airflow_mq.send('default', 'acme', 'x', {name} => %s)".encode()
+            with pytest.raises(psycopg.Error, match=f"invalid {name}: expected a time before the year 9999"):
+                connection.execute(send, (time,))
+            connection.execute(send, ("9999-12-30 23:00+00",))
+
+
 def test_a_huge_origin_meets_no_pattern(owner: StoreAddress, acme: StoreAddress) -> None:
     """Matching takes time that grows with a power of the length."""
     grant(owner, "sender", str(acme.user), origins="a*a*a*a*b")

@@ -910,19 +910,20 @@ BEGIN
                 SELECT FROM unnest(weight) w
                 WHERE w IS NULL OR w <> trunc(w) OR w < 0 OR w > 18446744073709551615 OR w = 'NaN') THEN
             RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = format(
-                'invalid weight %s: expected two whole numbers, time and size, from 0 to 18446744073709551615', weight);
+                'invalid weight %s: expected two whole numbers, time and size, from 0 to 18446744073709551615',
+                left(weight::text, 80));
         END IF;
         shared := jsonb_build_object('weight', jsonb_build_array(trunc(weight[1]), trunc(weight[2])));
     END IF;
     IF expires IS NOT NULL THEN
-        IF expires NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
+        IF expires NOT BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 00:00+00' THEN
             RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid expires: expected a time before the year 9999';
         END IF;
         -- 0 stands for no expiry.
         shared := shared || jsonb_build_object('expires', coalesce(
             nullif(trunc(extract(epoch FROM expires) * 1000000)::bigint, 0), 1));
     END IF;
-    IF not_before NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
+    IF not_before NOT BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 00:00+00' THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid not_before: expected a time before the year 9999';
     ELSIF expires <= not_before THEN
         RAISE EXCEPTION USING ERRCODE = 'MQ103', MESSAGE = 'invalid expires: expected a time after not_before';
