@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_461),
-    "lines of store": Budget(9_005),
+    "lines of store": Budget(9_022),
     "lines of queue": Budget(11_931),
-    "lines of the engine": Budget(28_397, 19_500),
+    "lines of the engine": Budget(28_414, 19_500),
     "lines of the command line": Budget(5_854),
-    "lines of the package": Budget(51_385, 38_000),
+    "lines of the package": Budget(51_402, 38_000),
     "lines of SQL without migrations": Budget(1_863, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
