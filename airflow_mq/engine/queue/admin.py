@@ -224,10 +224,9 @@ class Admin:
             ends = unit.blocks.ends(self.ring_id, failed=True)
             if ends:
                 # Its verdicts rest on the settings.
-                row = unit.blocks.by_token(self.ring_id, bytes(ends[0].token))
                 raise InFlight(
-                    f"the recorded end of block {0 if row is None else row.number} is not applied: settings cannot "
-                    "change before; run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
+                    f"the recorded end of block {ends[0].row.number} is not applied: settings cannot change before; "
+                    "run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
                 )
             config = _with_tariff(working_set.config.changed(**changes))
             if config.heap_size != working_set.config.heap_size:

@@ -32,8 +32,7 @@ class ClaimRow(NamedTuple):
 class EndRow(NamedTuple):
     """The recorded end of a block, which is to be applied by the process that holds the ring."""
 
-    block: int
-    token: bytes
+    row: BlockRow
     number: int
     #: When the block ended, and the settings in force then.
     at: int
@@ -133,12 +132,13 @@ class Blocks(Repository):
 
         :param failed: return those that cannot be applied, too
         """
-        return [EndRow(*row) for row in self.unit.rows("ends", ring=ring, all=failed, limit=limit)]
+        rows = self.unit.rows("ends", ring=ring, all=failed, limit=limit)
+        return [EndRow(BlockRow(*row[4:]), *row[:4]) for row in rows]
 
     def ends_on(self, ring: int, names: Sequence[str]) -> list[EndRow]:
         """Return the ends that are to be applied, in order, and that change messages of these queues."""
         blocks = {claim.block for claim in self.claims_on(ring, names)}
-        return [end for end in self.ends(ring) if end.block in blocks or end.sends_to(names)]
+        return [end for end in self.ends(ring) if end.row.id in blocks or end.sends_to(names)]
 
     def advance_end(self, ring: int, block: int, seq: int, data: bytes, terms: object) -> None:
         """Move the cursor of an end behind the part that was applied.
@@ -152,7 +152,7 @@ class Blocks(Repository):
 
     def set_apart(self, ring: int, end: EndRow, error: str) -> None:
         """Keep the reason for which an end cannot be applied, so that no holder tries it again; or forget it."""
-        self.unit.put("save_end", ring=ring, block=end.block, terms=as_json(end.terms), error=error)
+        self.unit.put("save_end", ring=ring, block=end.row.id, terms=as_json(end.terms), error=error)
         self.unit.put("count_ends", ring=ring, more=-1 if error else 1)
 
     def forget_end(self, ring: int, block: int) -> None:

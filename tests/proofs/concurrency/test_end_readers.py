@@ -176,9 +176,9 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     blocks: list[int] = []
     replay = BlockSettler._replay
 
-    def counted(self: BlockSettler, working_set: Any, row: Any, end: Any, **options: Any) -> Any:
-        blocks.append(row.number)
-        return replay(self, working_set, row, end, **options)
+    def counted(self: BlockSettler, working_set: Any, end: Any, **options: Any) -> Any:
+        blocks.append(end.row.number)
+        return replay(self, working_set, end, **options)
 
     monkeypatch.setattr(BlockSettler, "_replay", counted)
     return blocks
@@ -212,7 +212,7 @@ def test_a_damaged_end_disturbs_no_reader(store_uri: str, clock: Clock) -> None:
         with other.session.store.writing() as unit:
             for end in unit.blocks.ends(ring_id):
                 plain = {name: value for name, value in end.terms_json.items() if name != "sent"}
-                unit.run("save_end", ring=ring_id, block=end.block, terms=as_json(plain), error="")
+                unit.run("save_end", ring=ring_id, block=end.row.id, terms=as_json(plain), error="")
         for read in NAMED.values():
             for origin in ORIGINS:
                 read(other, origin)

@@ -112,7 +112,7 @@ def test_an_end_that_gives_other_verdicts_is_set_apart(store_uri: str) -> None:
             terms["verdicts"][0][one] -= 1
             terms["verdicts"][0][FATES.index("failed")] += 1
             unit.blocks.advance_end(
-                other.session.ring_id, end.block, 0, bytes(unit.blocks.claims(end.block)[0].data),
+                other.session.ring_id, end.row.id, 0, bytes(unit.blocks.claims(end.row.id)[0].data),
                 json.loads(json.dumps(terms)),
             )  # fmt: skip
         in_flight = sum(state.in_flight for state in other.inspect.queues())
@@ -123,7 +123,7 @@ def test_an_end_that_gives_other_verdicts_is_set_apart(store_uri: str) -> None:
         assert (number, "other verdicts than recorded" in problem) == (block.id, True)
         with other.session.store.writing() as unit:
             unit.blocks.advance_end(
-                other.session.ring_id, end.block, 0, bytes(unit.blocks.claims(end.block)[0].data),
+                other.session.ring_id, end.row.id, 0, bytes(unit.blocks.claims(end.row.id)[0].data),
                 {**terms, "verdicts": [[0] * len(FATES), *terms["verdicts"][1:]]},
             )  # fmt: skip
         assert any("messages of a/x a verdict" in str(one).replace("'", "") for one in other.check())

@@ -297,7 +297,7 @@ def test_an_end_that_cannot_be_applied_is_set_apart(
     bad_id = _id_of(other, bad)
     with other.session.store.reading() as unit:
         (end,) = unit.blocks.ends(other.session.ring_id, failed=True)
-    assert (end.block, end.error) == (bad_id, "ValueError")
+    assert (end.row.id, end.error) == (bad_id, "ValueError")
     assert len(processed(other)) == 2
     assert other.check() == []
     states = {state.origin: state for state in other.inspect.queues()}

@@ -112,10 +112,7 @@ def note_ends(world: World) -> None:
     """Note the ends that wait for the holder of the ring: later events of their blocks come from applying them."""
     with world.observer.store.reading() as unit:
         ends = unit.blocks.ends(world.observer.session.ring_id, failed=True)
-        for end in ends:
-            row = unit.blocks.by_token(world.observer.session.ring_id, bytes(end.token))
-            if row is not None:
-                world.recorded[row.number] = end.number
+    world.recorded.update((end.row.number, end.number) for end in ends)
     world.set_apart.update(end.number for end in ends if end.error or is_spoiled(end))
     if len(ends) > 1:
         world.met["ends that wait together"] += 1
@@ -181,7 +178,7 @@ def check_recorded(world: World) -> None:
     with queue.session.store.reading() as unit:
         ends = unit.blocks.ends(queue.session.ring_id, failed=True)
         progress = [
-            (end.number, end.error, end.terms_json["so_far"], len(unit.blocks.claims(end.block))) for end in ends
+            (end.number, end.error, end.terms_json["so_far"], len(unit.blocks.claims(end.row.id))) for end in ends
         ]
     check_order_of_ends(world, ends)
     check_progress_of_ends(world, progress)
@@ -198,15 +195,13 @@ def check_shown_ends(world: World, ends: Sequence[EndRow]) -> None:
     with queue.session.store.reading() as unit:
         working_set = RingSession.fresh_working_set(queue.session, unit)
         for end in ends:
-            row, terms = unit.blocks.by_token(queue.session.ring_id, bytes(end.token)), EndTerms.of(end)
-            assert row is not None
-            claims = claims_of(unit, row)
+            terms, claims = EndTerms.of(end), claims_of(unit, end.row)
             if terms.first(claims):
                 world.met["ends applied in part"] += 1
             for claim, verdict in zip(claims, terms.expected(claims)):
                 counts = dict(zip(FATES, verdict))
                 # An end that was right again and not yet tried again is still set apart.
-                _check_claim(working_set, claim, None if end.error or is_spoiled(end) else counts, row.number)
+                _check_claim(working_set, claim, None if end.error or is_spoiled(end) else counts, end.row.number)
 
 
 def _check_claim(working_set: StoredSet, claim: Claim, verdict: dict[str, int] | None, block: int) -> None:
@@ -229,7 +224,7 @@ def check_order_of_ends(world: World, ends: Sequence[EndRow]) -> None:
     """Check that ends are applied in their order, and that none but one that was spoiled is set apart."""
     for end in ends:
         if end.error and not is_spoiled(end) and end.number not in world.set_apart:
-            raise Violation("recorded end", f"the end of a block of id {end.block} is set apart: {end.error}")
+            raise Violation("recorded end", f"the end of a block of id {end.row.id} is set apart: {end.error}")
     waiting = [end.number for end in ends if not end.error]
     world.set_apart.update(end.number for end in ends if end.error or is_spoiled(end))
     applied = [number for number in world.waiting_ends if number not in {end.number for end in ends}]

@@ -137,8 +137,7 @@ class Blocks:
         """Return the blocks whose recorded end cannot be applied, with the reasons."""
         with self.store.reading() as unit:
             ends = [end for end in unit.blocks.ends(self.ring_id, failed=True) if end.error]
-            rows = [(unit.blocks.by_token(self.ring_id, bytes(end.token)), end.error) for end in ends]
-            return [(row.number, error) for row, error in rows if row is not None]
+            return [(end.row.number, end.error) for end in ends]
 
     def live(self, key: str) -> Block | None:
         """Return the live block that was planned with this key, with its claims; None without one."""

@@ -179,21 +179,19 @@ class BlockSettler:
         """
         blocks, gone = overlay.unit.blocks, set()
         for end in blocks.ends(self.ring_id) if names is None else blocks.ends_on(self.ring_id, names):
-            row = blocks.by_token(self.ring_id, bytes(end.token))
-            assert row is not None, "the block of a recorded end is stored"
             working_set = working_set_at(end.at)
             try:
-                self._replay(working_set, row, end)
+                self._replay(working_set, end)
             except Exception as error:
                 if _is_outage(error):
                     raise
                 # The holder sets it apart: its messages stay in flight.
                 log.debug("a recorded end cannot be foreseen", exc_info=error)
                 continue
-            working_set.changes.block = row.number
+            working_set.changes.block = end.row.number
             overlay.note_shifts(working_set, working_set.stored)
             overlay.apply(working_set.take_changes(overlay.fresh_ids))
-            gone.add(row.id)
+            gone.add(end.row.id)
         if gone:
             overlay.end_blocks(gone)
 
@@ -228,19 +226,18 @@ class BlockSettler:
             with held as (unit, locked, holder):
                 ends = unit.blocks.ends(self.ring_id, limit=1) if holder is None and locked.state.ends else ()
                 end = next(iter(ends), None)
-                row = None if end is None else unit.blocks.locked_if_free(self.ring_id, bytes(end.token))
-                if end is None or row is None:
+                if end is None or unit.blocks.locked_if_free(self.ring_id, bytes(end.row.token)) is None:
                     return False
                 if own is None:
                     working_set = session.working_set(unit, locked, LoadOptions())
-                    self._apply(working_set, row, end)
+                    self._apply(working_set, end)
                 else:
                     rehearsal = self._in_memory(unit, locked, end.at)
-                    self._replay(rehearsal, row, end, only_first=True)
+                    self._replay(rehearsal, end, only_first=True)
                     rehearsal.forget()
                     changed = True
                     with own.within(unit, locked):
-                        self._apply(own, row, end)
+                        self._apply(own, end)
         except Exception as error:
             passes = isinstance(error, (Busy, StoreError)) and not isinstance(error, StoreCorrupt)
             if end is None or passes:
@@ -257,26 +254,26 @@ class BlockSettler:
             working_set.forget()
         return True
 
-    def _apply(self, working_set: StoredSet, row: BlockRow, end: EndRow) -> None:
+    def _apply(self, working_set: StoredSet, end: EndRow) -> None:
         """Apply a recorded end, or a part of a large one, in a transaction that holds the ring."""
-        blocks = working_set.unit.blocks
+        blocks, block = working_set.unit.blocks, end.row.id
         before, working_set.now = working_set.now, end.at
-        settling = self._replay(working_set, row, end, only_first=True)
+        settling = self._replay(working_set, end, only_first=True)
         settling.name_block()
         working_set.save()
         working_set.now = before
         left = settling.left()
         if left:
             terms = settling.terms(left)
-            blocks.advance_end(self.ring_id, row.id, terms.first(left), codec.pack_claim(left[0]), terms.to_json())
+            blocks.advance_end(self.ring_id, block, terms.first(left), codec.pack_claim(left[0]), terms.to_json())
         else:
-            blocks.forget_claims(row.id)
-            blocks.forget_end(self.ring_id, row.id)
+            blocks.forget_claims(block)
+            blocks.forget_end(self.ring_id, block)
 
-    def _replay(self, working_set: StoredSet, row: BlockRow, end: EndRow, *, only_first: bool = False) -> Settling:
+    def _replay(self, working_set: StoredSet, end: EndRow, *, only_first: bool = False) -> Settling:
         """Carry out the verdicts of a recorded end, or the next part of them."""
         terms = EndTerms.of(end)
-        settling = Settling(working_set, row, terms.actor, terms)
+        settling = Settling(working_set, end.row, terms.actor, terms)
         for _ in settling.parts():
             if only_first:
                 break
@@ -288,12 +285,11 @@ class BlockSettler:
         log.debug("a recorded end cannot be applied", exc_info=error)
         with self.store.writing() as unit:
             unit.lock(self.ring_id)
-            row = unit.blocks.by_token(self.ring_id, bytes(end.token))
-            if any(other.block == end.block for other in unit.blocks.ends(self.ring_id)):
+            if any(other.row.id == end.row.id for other in unit.blocks.ends(self.ring_id)):
                 unit.blocks.set_apart(self.ring_id, end, shortened(problem))
         log.error(
             "the end of block %d of ring %r is recorded and cannot be applied: %s; its messages stay in flight, and "
-            "other queues go on", 0 if row is None else row.number, self.session.ring, problem,
+            "other queues go on", end.row.number, self.session.ring, problem,
         )  # fmt: skip
 
 

@@ -1,9 +1,12 @@
 -- Blocks: their claims, reported outcomes and lives.
 
+-- part: block_columns
+-- Every column of a block `b`.
+b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline, b.planned_at, b.ended_at, b.details
+
 -- part: block
--- Every column of a block.
-SELECT b.id, b.number, b.key, b.token, b.state, b.by_hand, b.seconds, b.deadline, b.planned_at, b.ended_at, b.details
-FROM {s}block b
+-- Blocks, with every column.
+SELECT {part block_columns} FROM {s}block b
 
 -- part: oldest_live
 -- An id at or below those of all blocks that hold messages; SQLite keeps no dead rows of others.
@@ -135,8 +138,8 @@ DELETE FROM {s}block WHERE ctid = ANY (ARRAY(SELECT b.ctid {part first_ended} {p
 INSERT INTO {s}ending (ring, block, number, at, terms) VALUES (:ring, :block, :number, :at, {json terms})
 
 -- name: ends
--- Return recorded ends in order, with the tokens of their blocks: those to be applied, or also those that cannot be.
-SELECT e.block, b.token, e.number, e.at, e.terms, e.error
+-- Return recorded ends in order, with their blocks: those to be applied, or also those that cannot be.
+SELECT e.number, e.at, e.terms, e.error, {part block_columns}
 FROM {s}ending e JOIN {s}block b ON b.id = e.block
 WHERE e.ring = :ring AND (:all OR e.error = '')
 ORDER BY e.number

@@ -98,7 +98,7 @@ def _change(unit: Any, ring: int, end: EndRow, change: Callable[[list[int]], lis
     """Change the verdicts of the last claim of an end."""
     terms = end.terms_json
     terms["verdicts"][-1:] = [change(verdict) for verdict in terms["verdicts"][-1:]]
-    unit.put("save_end", ring=ring, block=end.block, terms=as_json(terms), error=end.error)
+    unit.put("save_end", ring=ring, block=end.row.id, terms=as_json(terms), error=end.error)
 
 
 def _plan_some(world: World, process: Process, random: Random) -> list[str]:

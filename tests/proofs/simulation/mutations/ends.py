@@ -8,8 +8,8 @@ from collections.abc import Sequence
 ENDS: Sequence[Sequence[str]] = (
     (
         "verdict judged without its reports when it is applied", "engine/queue/blocks/settlement.py",
-        "settling = Settling(working_set, row, terms.actor, terms)\n",
-        "settling = Settling(working_set, row, terms.actor, terms, answers={} if only_first else None)\n",
+        "settling = Settling(working_set, end.row, terms.actor, terms)\n",
+        "settling = Settling(working_set, end.row, terms.actor, terms, answers={} if only_first else None)\n",
     ),
     (
         "report that comes after the end of its block", "engine/store/sql/block.sql",
@@ -34,7 +34,7 @@ ENDS: Sequence[Sequence[str]] = (
     ),
     (
         "end applied and not forgotten", "engine/queue/blocks/settlement.py",
-        "            blocks.forget_end(self.ring_id, row.id)\n", "",
+        "            blocks.forget_end(self.ring_id, block)\n", "",
     ),
     (
         "claims forgotten when the end is recorded", "engine/queue/blocks/settlement.py",

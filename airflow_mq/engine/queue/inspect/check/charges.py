@@ -104,7 +104,7 @@ def _covers(charge: Charge, other: Charge) -> bool:
 
 def _check_blocks(unit: Unit, ring: int, planned: Mapping[tuple[int, str], Weight], since: int) -> Iterator[Violation]:
     """Check the planned weights of blocks whose ends are applied, also against their pages of the ledger."""
-    pending, before = {end.block for end in unit.blocks.ends(ring, failed=True)}, LATEST
+    pending, before = {end.row.id for end in unit.blocks.ends(ring, failed=True)}, LATEST
     by_block: defaultdict[int, dict[str, Weight]] = defaultdict(dict)
     for (number, book), weight in planned.items():
         by_block[number][book] = weight

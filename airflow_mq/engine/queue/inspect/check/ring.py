@@ -141,19 +141,18 @@ def _check_ends(unit: Unit, ring: int, claims: Mapping[int, Sequence[Claim]]) ->
     if counted != pending:
         yield Violation("ring", f"it counts {counted} recorded ends of blocks, but {pending} are stored")
     for end in ends:
-        row, held, terms = unit.blocks.by_token(ring, bytes(end.token)), claims.get(end.block, ()), EndTerms.of(end)
-        if row is None or row.state == PLANNED:
-            yield Violation(f"block {end.block}", "its end is recorded, but the block has not ended")
+        block, terms = end.row.id, EndTerms.of(end)
+        held = claims.get(block, ())
+        if end.row.state == PLANNED:
+            yield Violation(f"block {block}", "its end is recorded, but the block has not ended")
         if len(held) > len(terms.verdicts):
-            yield Violation(
-                f"block {end.block}", f"its end knows {len(terms.verdicts)} claims, and {len(held)} are left"
-            )
+            yield Violation(f"block {block}", f"its end knows {len(terms.verdicts)} claims, and {len(held)} are left")
             continue
         for claim, verdict in zip(held, terms.expected(held)):
             messages = sum(run.count for run in claim.runs)
             # In an ordered queue, a decision behind a message that returned is not carried out.
             if not claim.messages <= sum(verdict) <= messages or min(verdict) < 0:
                 yield Violation(
-                    f"block {end.block}",
+                    f"block {block}",
                     f"its end gives {sum(verdict)} messages of {told(claim.origin)} a verdict, and it holds {messages}",
                 )
