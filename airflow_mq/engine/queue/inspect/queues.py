@@ -30,7 +30,7 @@ from ..blocks.reports import answers_of
 from ..session import RingSession
 from ..values import microseconds, moment
 from .messages import claimed_by
-from .order import books_asked, origins_from
+from .order import books_asked, origins_from, with_high
 from .waiting import first_waiting
 
 #: Inbox rows of a queue that a bounded reading adds up.
@@ -435,8 +435,7 @@ def footprints(
         shown = working_set.reading.shown()
         while True:
             origins = origins_from(unit, working_set, prefix, after, limit)
-            names = [name for origin in origins for name in books_of(origin)] if working_set.config.high else origins
-            found = dict(_footprints(unit, working_set, names))
+            found = dict(_footprints(unit, working_set, with_high(working_set, origins)))
             pairs = [
                 (origin, reduce(Footprint.plus, (found[name] for name in books_asked(working_set, origin))))
                 for origin in origins
