@@ -27,6 +27,8 @@ class GroupRow(NamedTuple):
     deficit: int
     level: int
     owed: str
+    #: Where it is written, the change of the deficit: others may have charged the group since it was read.
+    delta: int = 0
 
 
 class BucketRow(NamedTuple):
@@ -104,9 +106,9 @@ class Origins(Repository):
         """Return the settings of all origins and groups."""
         return self.unit.rows("all_settings", ring=ring)
 
-    def save_groups(self, ring: int, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
-        """Write groups: path, deficit, change of the deficit, level, owed."""
-        self.unit.put("save_group", columns(("path", "deficit", "delta", "level", "owed"), rows), ring=ring)
+    def save_groups(self, ring: int, rows: Sequence[GroupRow]) -> None:
+        """Write groups."""
+        self.unit.put("save_group", columns(GroupRow._fields, rows), ring=ring)
 
     def forget_groups(self, ring: int) -> None:
         """Delete the groups of a ring."""

@@ -11,6 +11,7 @@ from ...rules.priority import origin_of
 from ...rules.weight import UNLIMITED, Weight
 from ...rules.working_set import WorkingSet
 from .. import codec
+from ..origins import GroupRow
 from ..rows import settings_of
 from .source import Source
 
@@ -31,12 +32,12 @@ class GroupLoader:
         if self.deficits is not None:
             return
         self.deficits = {}
-        for path, deficit, level, owed in self.source.groups():
-            self.working_set.groups[path] = Group(path, deficit, level)
-            self.deficits[path] = deficit
-            if path == ROOT:
+        for row in self.source.groups():
+            self.working_set.groups[row.path] = Group(row.path, row.deficit, row.level)
+            self.deficits[row.path] = row.deficit
+            if row.path == ROOT:
                 with codec.reading("the origins that come first in the next block"):
-                    self.working_set.owed = codec.read_json(owed)["first"]
+                    self.working_set.owed = codec.read_json(row.owed)["first"]
 
     def settings(self, name: str) -> QueueSettings:
         """Return the settings of a queue or of a group."""
@@ -76,8 +77,8 @@ class GroupLoader:
         paused = self.halted()[PAUSED] if self.working_set.config.paths else frozenset[str]()
         return bool(paused) and not paused.isdisjoint(paths_of(origin, True))
 
-    def changed_rows(self) -> list[tuple[str, int, int, int, str]]:
-        """Return path, deficit, its change, level and owed origins of the groups that changed."""
+    def changed_rows(self) -> list[GroupRow]:
+        """Return the groups that changed, as rows."""
         changed = self.working_set.changes.groups
         if not changed:
             return []
@@ -88,6 +89,6 @@ class GroupLoader:
             group = self.working_set.groups[path]
             owed = codec.write_json({"first": self.working_set.owed}).decode() if path == ROOT else ""
             delta = group.deficit - self.deficits.get(path, group.deficit)
-            rows.append((path, group.deficit, delta, group.level, owed))
+            rows.append(GroupRow(path, group.deficit, group.level, owed, delta))
             self.deficits[path] = group.deficit
         return rows

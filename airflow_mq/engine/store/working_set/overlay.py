@@ -126,14 +126,13 @@ class Overlay(Source):
         for book in super().books(paused, self.now) if paused else ():
             self._books[book.origin] = self._books[book.origin]._replace(paused=book.paused)
 
-    def _apply_groups(self, rows: Iterable[tuple[str, int, int, int, str]]) -> None:
-        known = {row[0]: row for row in self.groups()}
-        for path, deficit, delta, level, owed in rows:
-            before = known.get(path)
-            if before is None:
-                known[path] = GroupRow(path, deficit, level, owed)
-            else:
-                known[path] = GroupRow(path, before.deficit + delta, min(before.level, level), owed)
+    def _apply_groups(self, rows: Iterable[GroupRow]) -> None:
+        known = {row.path: row for row in self.groups()}
+        for row in rows:
+            before = known.get(row.path)
+            if before is not None:
+                row = row._replace(deficit=before.deficit + row.delta, level=min(before.level, row.level))
+            known[row.path] = row._replace(delta=0)
         self._groups = known
 
     def _forget_rows(self, removed: Mapping[tuple[str, int], Page]) -> None:
@@ -300,7 +299,7 @@ class Overlay(Source):
     def groups(self) -> list[GroupRow]:
         """Return all groups as they stand by now."""
         if self._groups is None:
-            self._groups = {} if self.anew else {row[0]: row for row in super().groups()}
+            self._groups = {} if self.anew else {row.path: row for row in super().groups()}
         return list(self._groups.values())
 
     def settings(self, names: Sequence[str]) -> list[tuple[str, Any]]:

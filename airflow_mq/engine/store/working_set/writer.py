@@ -20,7 +20,7 @@ from ...rules.working_set import WorkingSet
 from .. import codec
 from ..books import SavedPage, saved_page
 from ..inbox import RowRange
-from ..origins import BucketRow
+from ..origins import BucketRow, GroupRow
 from ..rows import ASLEEP, Arrival, BookRow, StateRow, dated, delayed_row, posted_row
 from ..set_aside import AsideRow
 from ..unit import Unit
@@ -53,7 +53,7 @@ class ChangedRows:
     books: list[BookRow]
     #: The floor of each inbox that moves, before and after: each row that it passes must be one of those that were cut.
     raised_floors: Mapping[str, tuple[int, int, Collection[int]]]
-    groups: list[tuple[str, int, int, int, str]]
+    groups: list[GroupRow]
     buckets: list[BucketRow]
     asides: Mapping[Address, Aside | None]
     #: Queue and id of the inbox row of each message that is set aside, and the first block planned after it arrived,
