@@ -128,6 +128,11 @@ def test_seeds_that_the_simulation_judged_wrongly(sqlite_stores: Stores, seed: i
     assert_survives(draw(seed), sqlite_stores)
 
 
+def test_a_seed_with_budgets_that_the_simulation_judged_wrongly(sqlite_stores: Stores) -> None:
+    """An end that is applied late is no reason to forget since when its budget is charged."""
+    assert run_budgeted(773891, sqlite_stores).failure is None
+
+
 @pytest.mark.slow
 def test_a_seed_reproduces_a_run_exactly(sqlite_stores: Stores) -> None:
     first, again = (run(draw(7), sqlite_stores, observe=True) for _ in range(2))
