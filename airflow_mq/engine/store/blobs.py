@@ -94,15 +94,15 @@ class Upload:
         reference = Reference.of(self._digest.digest(), self.size)
         name = reference.hash.hex()
         with self.store.loose() as unit:
-            stored = unit.payloads.blob(name)
-            is_lost = stored is not None and not is_there(self.store, unit, reference, self._path.rpartition("/")[0])
+            blob, folder = unit.payloads.blob(name), self._path.rpartition("/")[0]
+            lost = blob[1] if blob and not is_there(self.store, unit, reference, folder) else None
         with self.store.writing() as unit:
             id_, now = self._touch(unit)
             self._insert(unit, id_, rest)
             hold, payloads = unit.fresh_ids(1)[0], unit.payloads
-            won = payloads.insert(name, self.size, id_, now, again=is_lost)
-            if stored is not None and is_lost:
-                payloads.end_upload(stored[1], kept=False)
+            won = payloads.insert(name, self.size, id_, now, lost=lost)
+            if won and lost is not None:
+                payloads.end_upload(lost, kept=False)
             # A sweep may delete the earlier blob of this hash after it prevented the insert.
             while not payloads.hold(hold, name, now + self.keep):
                 won = payloads.insert(name, self.size, id_, now)
@@ -143,7 +143,10 @@ class Upload:
                 fresh, self._touched, self._at = self._id is None, self.size, time.monotonic()
                 self._touch(unit)
             if fresh:
+                # If it cannot begin, there is no file to delete.
+                path, self._path = self._path, ""
                 self._file.begin()
+                self._path = path
         for chunk in chunks:
             self._file.write(chunk)
 
@@ -323,8 +326,9 @@ def _paths_of(config: Any) -> Iterator[str]:
 def sweep(store: AnyStore, most: int = SWEPT) -> int:
     """Delete unused blobs and abandoned uploads; return the number of deleted blobs.
 
-    Each step is a short transaction that waits for no other; a blob that a transaction is about to use stays. After a
-    file that cannot be deleted, the other files of its folder stay for housekeeping.
+    Each step is a short transaction that waits for no other, except that of a sender that completes a late upload; a
+    blob that a transaction is about to use stays. After a file that cannot be deleted, the other files of its folder
+    stay for housekeeping.
 
     :param most: abandoned uploads to delete: a sender does not wait for those of all others
     """
@@ -337,6 +341,11 @@ def sweep(store: AnyStore, most: int = SWEPT) -> int:
     failed: set[str] = set()
     # In this order, a single file that cannot be deleted is not the first of its folder again.
     for upload, path, failures in sorted(past, key=lambda row: row[2]):
+        if failures < 0:
+            # Its sender may have completed it meanwhile, or be about to commit that.
+            with store.writing() as unit:
+                if not unit.payloads.abandon(upload, 0, unit.now()):
+                    continue
         folder, count = path.rpartition("/")[0], max(failures, 1)
         if folder not in failed:
             # An upload that names a foreign file stays: the check reports it.
@@ -350,7 +359,7 @@ def sweep(store: AnyStore, most: int = SWEPT) -> int:
     if counts:
         with store.writing() as unit:
             for upload, count in sorted(counts.items()):
-                unit.payloads.count_failures(upload, count)
+                unit.payloads.abandon(upload, count, unit.now())
     return deleted
 
 

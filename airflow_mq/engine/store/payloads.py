@@ -39,7 +39,7 @@ class Payloads(Repository):
 
     def renew_upload(self, id_: int, until: int, now: int) -> bool:
         """Extend an upload; return whether it has not expired."""
-        return bool(self.unit.run("set_upload", id=id_, until=until, now=now))
+        return bool(self.unit.run("set_upload", id=id_, until=until, since=now + 1, last=LATEST))
 
     def insert_chunks(self, upload: int, first: int, chunks: Sequence[bytes]) -> None:
         """Write chunks of an upload, numbered from `first`."""
@@ -47,19 +47,21 @@ class Payloads(Repository):
 
     def end_upload(self, id_: int, *, kept: bool) -> None:
         """End an upload: it became a blob (`kept`) or is abandoned."""
-        self.unit.run("set_upload", id=id_, until=None if kept else 0, now=None)
+        self.unit.run("set_upload", id=id_, until=None if kept else 0, since=-LATEST, last=2 * LATEST - 1)
 
     def past_uploads(self, now: int, most: int = LATEST) -> list[tuple[int, str, int]]:
         """Return abandoned and expired uploads, with the file of those in files, and how often it was not deleted.
 
+        That number is below 0 for an upload that nothing has abandoned.
+
         :param most: the most uploads; a limit excludes those whose file was not deleted before
         """
         rows = self.unit.rows("past_uploads", since=0 if most < LATEST else -LATEST, now=now, limit=most)
-        return [(upload, path, max(-until, 0)) for upload, path, until in rows]
+        return [(upload, path, -until) for upload, path, until in rows]
 
-    def count_failures(self, id_: int, failures: int) -> None:
-        """Note how often the file of an abandoned upload was not deleted."""
-        self.unit.run("set_upload", id=id_, until=-failures, now=None)
+    def abandon(self, id_: int, failures: int, now: int) -> bool:
+        """Abandon an expired upload, with how often its file was not deleted; return whether it has expired."""
+        return bool(self.unit.run("set_upload", id=id_, until=-failures, since=-LATEST, last=now))
 
     def delete_chunks(self, upload: int, limit: int) -> int:
         """Delete some chunks of an abandoned upload; return how many."""
@@ -71,9 +73,9 @@ class Payloads(Repository):
 
     # Blobs.
 
-    def insert(self, hash_: str, size: int, upload: int, now: int, *, again: bool = False) -> bool:
-        """Turn an upload into the blob of its hash; return whether there was none, or this one replaces it."""
-        return bool(self.unit.run("insert_blob", hash=hash_, size=size, upload=upload, now=now, again=again))
+    def insert(self, hash_: str, size: int, upload: int, now: int, *, lost: int | None = None) -> bool:
+        """Turn an upload into the blob of its hash; return whether there was none, or one with a lost upload."""
+        return bool(self.unit.run("insert_blob", hash=hash_, size=size, upload=upload, now=now, lost=lost))
 
     def blob(self, hash_: str) -> tuple[int, int, str] | None:
         """Return the size of a blob, its upload, and its file if it has one."""

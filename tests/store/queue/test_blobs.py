@@ -34,6 +34,7 @@ from airflow_mq.engine.rules.message import message_id
 from airflow_mq.engine.store import blobs, parse, upgrade
 from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
 from airflow_mq.engine.store.blobs import CHUNK, SWEPT, TOGETHER, Upload
+from airflow_mq.engine.store.payloads import Payloads
 from tests.conftest import STORES
 from tests.postgres_server import Servers
 from tests.proofs.model.clock import Clock
@@ -309,6 +310,56 @@ def test_unfinished_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     with pytest.raises(UploadGivenUp, match="begin it again"):
         upload.finish()
     upload.drop()
+
+
+def test_a_sweep_keeps_an_upload_that_is_completed_meanwhile(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sender that commits after its upload expired began to do so before."""
+    upload, found = Upload(queue.store, 60.0, queue.config.blob_path), Payloads.past_uploads
+    upload.write(HUGE)
+
+    def read_before(payloads: Payloads, now: int, most: int) -> list[tuple[int, str, int]]:
+        monkeypatch.setattr(Payloads, "past_uploads", found)
+        uploads = found(payloads, now + 60_000_000, most)
+        held.append(upload.finish())
+        return uploads
+
+    held: list[tuple[Reference, int]] = []
+    monkeypatch.setattr(Payloads, "past_uploads", read_before)
+    with MessageQueue(queue.store.address, queue.session.ring) as other:
+        other.payloads.sweep()
+    ((reference, _),) = held
+    assert read(queue, reference) == HUGE and queue.check() == []
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_upload(make_queue: Maker, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    queue = make_queue(blob_path=str(tmp_path / "file" / "blobs"))
+    with pytest.raises(StoreUnreachable):
+        queue.payloads.enqueue("acme", HUGE)
+    assert stored(queue) == {}
+
+
+def test_senders_that_replace_the_same_lost_payload_store_it_once(
+    files_queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, is_there = files_queue, blobs.is_there
+    queue.payloads.enqueue("acme", HUGE)
+    next((tmp_path / "blobs").iterdir()).unlink()
+
+    def meanwhile(*place: Any) -> bool:
+        monkeypatch.setattr(blobs, "is_there", is_there)
+        found = is_there(*place)
+        with MessageQueue(queue.store.address, queue.session.ring) as other:
+            other.payloads.enqueue("birch", iter([HUGE]))
+        return found
+
+    monkeypatch.setattr(blobs, "is_there", meanwhile)
+    queue.payloads.enqueue("cedar", iter([HUGE]))
+    assert len([*(tmp_path / "blobs").iterdir()]) == stored(queue)["upload"] == 1
+    assert queue.service_queues(lambda delivery: delivery.open_blob().close()).processed == 3
+    assert stored(queue) == {}
 
 
 def test_a_commit_in_doubt_keeps_the_bytes_of_a_payload(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,18 +5,20 @@
 INSERT INTO {s}upload (id, until, path) VALUES (:id, :until, :path)
 
 -- name: set_upload
--- Extend an upload, unless it has expired by a time; or end it: it became a blob (no end) or is abandoned (a past end).
-UPDATE {s}upload SET until = :until WHERE id = :id AND (CAST(:now AS bigint) IS NULL OR until > :now)
+-- Move the end of an upload if it is in a range; that of a blob is later than all others. A moved end extends the
+-- upload, makes it a blob (no end), or abandons it (a past end).
+UPDATE {s}upload SET until = :until
+WHERE id = :id AND coalesce(until, 9223372036854775807) BETWEEN :since AND :last
 
 -- name: insert_chunk
 -- Write chunks of an upload.
 INSERT INTO {s}chunk {rows upload, seq int[], data bytea[]}
 
 -- name: insert_blob
--- Turn an upload into the blob of its hash, if there is none or its bytes are gone. Waits only for a commit of the same
+-- Turn an upload into the blob of its hash, if there is none or its upload is lost. Waits only for a commit of the same
 -- blob.
-INSERT INTO {s}blob (hash, size, upload, at) VALUES (:hash, :size, :upload, :now)
-ON CONFLICT (hash) DO UPDATE SET upload = excluded.upload WHERE :again
+INSERT INTO {s}blob AS b (hash, size, upload, at) VALUES (:hash, :size, :upload, :now)
+ON CONFLICT (hash) DO UPDATE SET upload = excluded.upload WHERE b.upload = :lost
 
 -- name: past_uploads
 -- Return abandoned and expired uploads.
