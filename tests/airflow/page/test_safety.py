@@ -157,6 +157,31 @@ def test_no_route_reveals_a_store_of_another_team(teams: Callable[..., dict[str,
     assert nowhere.status_code == 404 and there.json() == nowhere.json(), "nor that there is one"
 
 
+def test_nothing_reveals_files_outside_of_the_root(
+    ask: Ask, page: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from airflow_mq.hooks import MessageQueueHook
+
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "file").write_text("data")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (root / "link").symlink_to(tmp_path)
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", str(root))
+    (tmp_path / "folder").mkdir()
+    paths = ("none", "file", "folder", "file/x", "circle", "circle/x", "none/x")
+    texts = set()
+    for place in (tmp_path, root / "link", ".."):
+        for path in paths:
+            extra = {"path": f"{place}/{path}"}
+            monkeypatch.setenv("AIRFLOW_CONN_MQ_PROBE", json.dumps({"conn_type": "airflow_mq", "extra": extra}))
+            (listed,) = [one for one in ask("op", "GET", "/api/v1/stores").json() if one["conn_id"] == "mq_probe"]
+            route = ask("op", "GET", "/api/v1/stores/mq_probe/rings/default/paused").json()["detail"]
+            tested = MessageQueueHook("mq_probe").test_connection()[1].removeprefix("this connection: ")
+            texts |= {text.replace(f"{place}/{path}", "") for text in (listed["error"], route, tested)}
+    assert texts == {"'' is not in the folder set for SQLite stores, or has .. in it"}
+
+
 def test_rights_do_not_reveal_a_store_of_another_team(teams: Callable[..., dict[str, str]], ask: Ask) -> None:
     def rights(team: str, conn_id: str) -> Any:
         return ask(None, "GET", f"/api/v1/me?conn_id={conn_id}", headers=teams(team)).json()["can"]
