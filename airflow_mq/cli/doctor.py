@@ -431,14 +431,17 @@ def _transactions(store: Store[Any], unit: Unit) -> Iterator[Finding]:
             yield Finding(
                 WRONG, f"a transaction {since}; it holds up all others", "COMMIT PREPARED or ROLLBACK PREPARED it"
             )
-        is_idle = state.startswith("idle in transaction") and idle >= IDLE
+        is_idle = state.startswith("idle") and idle >= IDLE
         if pid is None or (opened < OPEN and not is_idle):
             continue
         doing = f"and has done nothing for {span(idle)}" if is_idle else f"({state})"
+        does, lasts = "keeps a transaction open", "nothing that is deleted can be cleared away"
+        if state == "idle":
+            does, lasts = "holds locks of the store without a transaction", "new origins and sums of quotas may wait"
         yield Finding(
             WRONG,
-            f"session {pid} of {user} {f'({program}) ' if program else ''}in {database} keeps a transaction open for "
-            f"{span(opened)} {doing}: until it ends nothing that is deleted can be cleared away",
+            f"session {pid} of {user} {f'({program}) ' if program else ''}in {database} {does} for {span(opened)} "
+            f"{doing}: until it ends {lasts}",
             f"end it in its program, or by SELECT pg_terminate_backend({pid}); set idle_in_transaction_session_timeout",
         )
 

@@ -216,6 +216,22 @@ def test_a_transaction_that_stays_open(postgres: Terminal, monkeypatch: pytest.M
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("table", ["ring", "inbox_sum"])
+def test_a_session_that_holds_locks_of_the_store(
+    postgres: Terminal, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    monkeypatch.setattr(doctor, "IDLE", 0.0)
+    with psycopg.connect(postgres.uri, application_name="the culprit", autocommit=True) as connection:
+        connection.execute("SELECT 1")
+        assert {one["level"] for one in postgres.json("doctor")["findings"] if one["check"] == "transactions"} == {"ok"}
+        connection.execute(f"SELECT pg_advisory_lock('airflow_mq.{table}'::regclass::oid::integer, 1)".encode())
+
+        (found,) = bad(postgres)
+
+    assert "the culprit" in found["what"] and "holds locks of the store without a transaction" in found["what"]
+
+
+@pytest.mark.postgres
 def test_settings_of_the_server_that_hurt(postgres: Terminal) -> None:
     with psycopg.connect(postgres.uri, autocommit=True) as connection:
         connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET synchronous_commit = off')

@@ -15,13 +15,17 @@ SELECT t.relname::text, t.n_live_tup, t.n_dead_tup, {at greatest(t.last_vacuum, 
 FROM pg_stat_user_tables t WHERE t.schemaname = :schema ORDER BY t.n_dead_tup DESC
 
 -- name: open_transactions (postgres)
--- Return the sessions of the server with an open transaction, and for how many seconds it has been open and idle. A
--- transaction that was prepared has no session, and its name in place of a program.
+-- Return the sessions of the server with an open transaction, and for how many seconds it has been open and idle; also
+-- those that hold locks of this store without one. A transaction that was prepared has no session, and its name in place
+-- of a program.
 SELECT a.pid, coalesce(a.usename::text, '?'), coalesce(a.application_name, ''), coalesce(a.datname::text, '?'),
-    coalesce(a.state, ''), extract(epoch FROM clock_timestamp() - a.xact_start)::float8,
+    coalesce(a.state, ''), extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, a.state_change))::float8,
     extract(epoch FROM clock_timestamp() - a.state_change)::float8
 FROM pg_stat_activity a
-WHERE a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL AND a.backend_type IN ('client backend', 'walsender')
+WHERE a.pid <> pg_backend_pid() AND a.backend_type IN ('client backend', 'walsender')
+    AND (a.xact_start IS NOT NULL OR a.datname = current_database() AND EXISTS (
+        SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'advisory'
+        AND l.classid IN ('{s}ring'::regclass, '{s}inbox_sum'::regclass)))
 UNION ALL
 SELECT NULL, p.owner::text, p.gid, p.database::text, 'prepared', s.age, s.age
 FROM pg_prepared_xacts p, LATERAL (SELECT extract(epoch FROM clock_timestamp() - p.prepared)::float8 AS age) s
