@@ -1,7 +1,9 @@
 """## Execute a set-aside message after an approval
 
-One person triggers this DAG with the message's address; another one approves, and may change the limit of its cost. The
-approval is not part of the block: a run that waits days for a person would delay every block behind it.
+One person triggers this DAG with the message's address; a person approves, and may change the limit of its cost.
+Airflow permits everyone who may answer required actions, even the person who triggered the run. To choose who approves,
+pass users as `assigned_users` to the operator. The approval is not part of the block: a run that waits days for a
+person would delay every block behind it.
 """
 
 from __future__ import annotations
