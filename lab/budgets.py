@@ -34,12 +34,12 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_461),
-    "lines of store": Budget(9_035),
+    "lines of store": Budget(9_037),
     "lines of queue": Budget(11_923),
-    "lines of the engine": Budget(28_419, 19_500),
-    "lines of the command line": Budget(5_854),
-    "lines of the package": Budget(51_407, 38_000),
-    "lines of SQL without migrations": Budget(1_868, 1_700),
+    "lines of the engine": Budget(28_421, 19_500),
+    "lines of the command line": Budget(5_857),
+    "lines of the package": Budget(51_412, 38_000),
+    "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
     "statements that write the inbox": Budget(5, 4),
