@@ -18,7 +18,7 @@ from ..rules.orders import Entry
 from ..rules.outcome import DONE, Mark, Outcome
 from ..rules.page import NO_NOTE, Facts, Page
 from ..rules.patterns import OriginPatterns
-from ..rules.priority import HIGH, MARK, REGULAR, book_name, check_priority, origin_of, priority_of
+from ..rules.priority import REGULAR, OfBook, book_name, check_priority, origin_of, priority_of
 from ..rules.settle import UNTIMED, Tally
 from ..rules.units import check_seconds
 from ..rules.weight import ZERO, Meter, Weight, total_weight
@@ -219,27 +219,8 @@ def deliveries_of(page: OpenPage, payloads: Iterable[bytes], first: int) -> Iter
         yield delivery
 
 
-class _OfBook:
-    """Messages of one book. The name of a book sets the origin and the priority."""
-
-    origin: str
-    page: int
-    priority: str
-
-    def __post_init__(self) -> None:
-        name: object = self.origin
-        if isinstance(name, str) and name.startswith(MARK):
-            object.__setattr__(self, "priority", HIGH)
-            object.__setattr__(self, "origin", origin_of(name))
-
-    @property
-    def book(self) -> str:
-        """Name of their book."""
-        return book_name(self.origin, self.priority)
-
-
 @dataclass(frozen=True)
-class Batch(_OfBook):
+class Batch(OfBook):
     """Neighbouring messages of one origin for a batch processor."""
 
     origin: str
@@ -302,7 +283,7 @@ class Batch(_OfBook):
 
 
 @dataclass(frozen=True)
-class Report(_OfBook):
+class Report(OfBook):
     """Outcome of the messages `first` to `last` of a page."""
 
     origin: str

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .blob import Reference
 from .characters import INVISIBLE, shown
 from .errors import EmptyMessage, InvalidInput, InvalidMessage, InvalidOrigin, MessageTooLong
-from .priority import HIGH, REGULAR, book_name, check_priority, is_high, origin_of
+from .priority import HIGH, REGULAR, OfBook, check_priority
 from .weight import Weight
 
 MOST_ORIGIN_BYTES = 255
@@ -26,25 +26,13 @@ _MOST_DIGITS = len(str(MOST_NUMBER))
 
 @total_ordering
 @dataclass(frozen=True)
-class Address:
+class Address(OfBook):
     """Address of a message: its origin, page, index in the page, and the priority of its book."""
 
     origin: str
     page: int
     index: int
     priority: str = REGULAR
-
-    def __post_init__(self) -> None:
-        name: object = self.origin
-        if isinstance(name, str) and is_high(name):
-            # The origin is the name of a book.
-            object.__setattr__(self, "origin", origin_of(name))
-            object.__setattr__(self, "priority", HIGH)
-
-    @property
-    def book(self) -> str:
-        """Name of the book that holds the message."""
-        return book_name(self.origin, self.priority)
 
     def __lt__(self, other: Address) -> bool:
         """Compare by the names of books, as the store orders them."""

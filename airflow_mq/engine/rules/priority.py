@@ -46,6 +46,24 @@ def priority_of(name: str) -> str:
     return HIGH if name.startswith(MARK) else REGULAR
 
 
+class OfBook:
+    """A message, or messages, of one book. The name of a book in place of the origin sets origin and priority."""
+
+    origin: str
+    priority: str
+
+    def __post_init__(self) -> None:
+        name: object = self.origin
+        if isinstance(name, str) and is_high(name):
+            object.__setattr__(self, "origin", origin_of(name))
+            object.__setattr__(self, "priority", HIGH)
+
+    @property
+    def book(self) -> str:
+        """Name of the book that holds the message, or the messages."""
+        return book_name(self.origin, self.priority)
+
+
 def queue_name(origin: str, priority: str) -> str:
     """Return the name of a queue for display; the priority is appended unless it is regular."""
     return origin if priority == REGULAR else f"{origin} ({priority})"
