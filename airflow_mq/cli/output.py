@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine.rules.blob import Reference
 from ..engine.rules.characters import visible
@@ -163,11 +163,11 @@ class Output:
         return nullcontext(silent) if self.quiet or self.as_json else progress(what)
 
 
-def error_line(error: str, name: str, code: int, *, as_json: bool, file: TextIO | None = None) -> None:
+def error_line(error: str, name: str, code: int, *, as_json: bool) -> None:
     """Print an error in one line, without the password of an address."""
     text = without_passwords(error)
     line = json.dumps({"error": name, "message": text, "exit_code": code}) if as_json else f"error: {shown(text)}"
-    (file or sys.stderr).write(line + "\n")
+    sys.stderr.write(line + "\n")
 
 
 def without_passwords(text: str) -> str:

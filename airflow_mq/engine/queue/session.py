@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...observe.traces import wanted as traces_wanted
 from ..rules.charging import DAY
@@ -38,8 +38,6 @@ from .holding import Hold
 
 log = logging.getLogger("airflow_mq.session")
 
-#: Settings of a ring as the databases return them: JSON text, or the value that it describes.
-PlainConfig: TypeAlias = "str | bytes | dict[str, Any]"
 #: Called after a commit for each queue that changed, with its new footprint.
 Listener = Callable[[str, Footprint], None]
 
@@ -130,7 +128,7 @@ class RingSession:
         self.remember_config(row.config)
         self.has_quotas, self.room_until, self._ring_read_at = row.has_quotas, {}, time.monotonic()
 
-    def remember_config(self, plain: PlainConfig) -> RingConfig:
+    def remember_config(self, plain: Any) -> RingConfig:
         """Return the settings of the ring from their stored form, and keep them."""
         if self._plain_config != plain:
             with codec.reading("the configuration of the ring"):
