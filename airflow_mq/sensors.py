@@ -52,7 +52,7 @@ class _RingSensor(BaseSensorOperator):
             if not self._is_logged:
                 self.log.info("Waiting for %s, in ring %r of %s.", self._awaits, queue.ring, queue.store.address.safe)
                 self._is_logged = True
-            return self._trigger(self.mq_conn_id, self.ring).news(read_ring(queue), None)
+            return self._trigger(self.mq_conn_id, self.ring).news(read_ring(queue))
 
     def poke(self, context: Context) -> PokeReturnValue:
         found = self.found()

@@ -129,7 +129,7 @@ class RingTrigger(BaseEventTrigger):
             if isinstance(reading, str):
                 yield TriggerEvent({"error": reading})
                 return
-            news = self.news(reading, last)
+            news = self.news(reading)
             if news is None:
                 # Messages that a block returns start no further one.
                 last = last if reading.pulse.in_flight else None
@@ -145,7 +145,7 @@ class RingTrigger(BaseEventTrigger):
             async for event in events:
                 yield event
 
-    def news(self, reading: Reading, last: Reading | None) -> dict[str, object] | None:
+    def news(self, reading: Reading) -> dict[str, object] | None:
         """Return the payload of an event, or None if there is nothing to do."""
         raise NotImplementedError
 
@@ -160,7 +160,7 @@ class QueueReadyTrigger(RingTrigger):
     Parameters are those of `RingTrigger`. The event: `{"ring": …, "ready": [the first origins], "due": …}`.
     """
 
-    def news(self, reading: Reading, last: Reading | None) -> dict[str, object] | None:
+    def news(self, reading: Reading) -> dict[str, object] | None:
         pulse = reading.pulse
         return {"ring": reading.ring, "ready": list(pulse.ready), "due": pulse.due} if pulse else None
 
@@ -175,7 +175,7 @@ class SetAsideTrigger(RingTrigger):
     Parameters are those of `RingTrigger`. The event: `{"ring": …, "waiting": their number, at most 1,000}`.
     """
 
-    def news(self, reading: Reading, last: Reading | None) -> dict[str, object] | None:
+    def news(self, reading: Reading) -> dict[str, object] | None:
         return {"ring": reading.ring, "waiting": reading.waiting} if reading.waiting else None
 
     def is_new(self, reading: Reading, last: Reading | None) -> bool:

@@ -131,9 +131,9 @@ class PathRounds(Rounds):
         """Return whether a message was processed, and whether something else than the rest ended the turn."""
         book, turn = self._load(queue), self._turn(queue, allowance)
         served = self._visit(queue, book, turn)
-        return served, self._end_turn(queue, book, turn, served)
+        return served, self._end_turn(queue, book, turn)
 
-    def _end_turn(self, queue: Member, book: Book, turn: Turn, served: bool) -> bool:
+    def _end_turn(self, queue: Member, book: Book, turn: Turn) -> bool:
         """Update the tree after a turn; return false if the queue's next message does not fit the rest."""
         reason = self.ledger.entry(queue.name).reason
         if book.skipped == BUDGET:

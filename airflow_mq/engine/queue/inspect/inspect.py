@@ -253,8 +253,8 @@ class Inspect:
             check_origin(origin)
         for start in range(0, len(origins), _ORIGINS):
             some = origins[start : start + _ORIGINS]
-            with self._session.snapshot(names=[*chain(*map(books_of, some))]) as (unit, working_set):
-                yield from waiting(unit, working_set, some, limit)
+            with self._session.snapshot(names=[*chain(*map(books_of, some))]) as (_, working_set):
+                yield from waiting(working_set, some, limit)
 
     def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool

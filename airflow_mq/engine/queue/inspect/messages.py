@@ -100,7 +100,7 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
         limit -= len(chosen)
 
 
-def waiting(unit: Unit, working_set: StoredSet, origins: Sequence[str], limit: int) -> Iterator[Batch]:
+def waiting(working_set: StoredSet, origins: Sequence[str], limit: int) -> Iterator[Batch]:
     """Yield the first waiting messages of origins, neighbours of a page together; fetch payloads in groups."""
     books = {origin: books_asked(working_set, origin) for origin in origins}
     names = list(chain.from_iterable(books.values()))
