@@ -25,7 +25,7 @@ from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
 from .books import StoredBook
-from .source import LineRow, Shift, Source
+from .source import Shift, Source
 from .writer import ChangedRows
 
 #: Ids that an overlay draws: above all stored ones, below those of messages that are not written yet.
@@ -288,12 +288,12 @@ class Overlay(Source):
 
     # Groups.
 
-    def line(self, without: Iterable[str] = ()) -> list[LineRow]:
+    def line(self, without: Iterable[str] = ()) -> list[tuple[int, str, int]]:
         found = [row for row in super().line(without) if row[1] not in self._books]
         if self.anew:
-            found = [row._replace(deficit=0) for row in found]
+            found = [(ticket, origin, 0) for ticket, origin, _ in found]
         both = chain(self._own(high=True), self._own(high=False))
-        own = [LineRow(ticket, row.origin, row.deficit) for ticket, row in both if ticket < ASLEEP]
+        own = [(ticket, row.origin, row.deficit) for ticket, row in both if ticket < ASLEEP]
         return sorted(found + own)
 
     def groups(self) -> list[GroupRow]:

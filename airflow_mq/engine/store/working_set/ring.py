@@ -17,7 +17,7 @@ from . import books
 from .books import BookLoader
 from .inboxes import InboxLoader
 from .pages import PageLoader
-from .source import UNKNOWN, LineRow, LoadOptions, Source
+from .source import UNKNOWN, LoadOptions, Source
 
 #: A look for newcomers reads rows of so many ids. If none of them is of a newcomer, the next look goes from origin to
 #: origin, because a few origins may own most rows; it leaves out so many origins that the walk knows.
@@ -86,7 +86,7 @@ class RingLoader:
         self._look_ended = False
         self._options = options
         #: Ticket, origin and deficit of all ready books, in a ring with paths.
-        self._whole: list[LineRow] | None = None
+        self._whole: list[tuple[int, str, int]] | None = None
         #: First parts of paths below which no row of it was read.
         self._without: set[str] = set()
 
@@ -155,13 +155,13 @@ class RingLoader:
         self._without = {name for name in halted if SEPARATOR not in name}
         rows = self.source.line(self._without)
         while woken := self._wake(high=False):
-            rows += [LineRow(ASLEEP, name, self.working_set.books[name].deficit) for name in woken]
+            rows += [(ASLEEP, name, self.working_set.books[name].deficit) for name in woken]
         if self.working_set.config.high:
             rows = [row for row in rows if not is_high(row[1])]
         self._whole = rows
         fresh = self._meet_all()
         books = self.working_set.books
-        rows = sorted(rows + [LineRow(ticket, origin, books[origin].deficit) for ticket, origin in fresh])
+        rows = sorted([*rows, *((ticket, origin, books[origin].deficit) for ticket, origin in fresh)])
         if halted:
             rows = [row for row in rows if halted.isdisjoint(paths_of(row[1], True))]
         return [(origin, deficit) for _, origin, deficit in rows]

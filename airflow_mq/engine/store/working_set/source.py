@@ -39,14 +39,6 @@ class LoadOptions:
     looks_once: bool = False
 
 
-class LineRow(NamedTuple):
-    """The place of a ready book."""
-
-    ticket: int
-    origin: str
-    deficit: int
-
-
 class Serviceable(NamedTuple):
     """Names of the next ready books in ring order."""
 
@@ -174,13 +166,13 @@ class Source:
 
     # Groups.
 
-    def line(self, without: Iterable[str] = ()) -> list[LineRow]:
-        """Return the places of all books that have a turn, high ones first, in the ring's order.
+    def line(self, without: Iterable[str] = ()) -> list[tuple[int, str, int]]:
+        """Return ticket, name and deficit of all books that have a turn, high ones first, in the ring's order.
 
         :param without: first parts of paths: regular books below them are left out
         """
         names = codec.write_json(sorted(without)).decode()
-        return [LineRow(*row) for row in self.unit.rows("line", ring=self.ring_id, below=ASLEEP, without=names)]
+        return self.unit.rows("line", ring=self.ring_id, below=ASLEEP, without=names)
 
     def groups(self) -> list[GroupRow]:
         """Return path, deficit, level and owed origins of all groups."""
