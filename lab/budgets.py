@@ -33,7 +33,7 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_461),
+    "lines of rules": Budget(7_467),
     "lines of store": Budget(9_029),
     "lines of queue": Budget(11_902),
     "lines of the engine": Budget(28_398, 19_500),
