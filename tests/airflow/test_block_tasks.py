@@ -16,6 +16,7 @@ from airflow_mq import MessageQueue, Weight, batch_processor
 from airflow_mq.engine.queue.blocks.blocks import PAGE, Blocks
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.processors import Processor, Processors
+from airflow_mq.spark import store_side
 from tests.airflow.functions import SEEN
 from tests.airflow.stage import CONN_ID, FUNCTION, Airflow, Run, fill, in_place, processed
 from tests.waiting import eventually
@@ -336,6 +337,26 @@ def test_a_block_that_was_released_fails_what_comes_too_late(queue: MessageQueue
     assert "its lease" not in str(raised.value)
     with pytest.raises(AirflowFailException, match="back in their queues"):
         run.settle()
+
+
+def test_a_block_that_is_deleted_meanwhile_fails_what_comes_too_late(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    queue, run_in_place = sqlite_queue, store_side.run_in_place
+    fill(queue, {"a": [b"x"]})
+    run.plan()
+
+    def late(own: MessageQueue, token: str, *how: Any) -> Any:
+        queue.blocks.release(token)
+        with queue.store.writing() as unit:
+            unit.connection.execute(f"DELETE FROM {queue.store.prefix}block")
+        return run_in_place(own, token, *how)
+
+    monkeypatch.setattr(store_side, "run_in_place", late)
+    with pytest.raises(AirflowFailException, match="the ring has no block of this id; messages without an outcome"):
+        run.process(0)
 
 
 def test_a_block_whose_lease_ran_out_names_the_time(queue: MessageQueue, run: Run) -> None:

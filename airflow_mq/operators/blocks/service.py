@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_mq.engine.queue.attempts import BatchProcessor
 from airflow_mq.engine.queue.calls import checked
 from airflow_mq.engine.queue.session import limit_of
-from airflow_mq.engine.rules.errors import Busy, InvalidInput, TokenRefused
+from airflow_mq.engine.rules.errors import Busy, InvalidInput, TokenRefused, UnknownBlock
 from airflow_mq.operators.base import RETURNED, Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
 from airflow_mq.operators.blocks.xcoms import refuse_ended
 from airflow_mq.words import many, outcomes, weight
@@ -97,8 +97,10 @@ class Servicing(Observed):
         try:
             with self.processing_here():
                 tally = run_in_place(queue, token, processors, part, lease, function)
-        except TokenRefused as error:
-            raise AirflowFailException(f"{error}; messages without an outcome are back in their queues") from None
+        except (TokenRefused, UnknownBlock) as error:
+            raise AirflowFailException(
+                f"{str(error).rstrip('.')}; messages without an outcome are back in their queues"
+            ) from None
         self.log.info("%s: %s.", part["name"], tally)
         return tally
 
