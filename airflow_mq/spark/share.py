@@ -131,6 +131,10 @@ def check_function(processor: Processor) -> None:
         load_codec(processor.codec)
 
 
+class NotLoaded(InvalidInput):
+    """A processor that does not load: its own error was reported to its messages."""
+
+
 @contextmanager
 def loaded(processors: Processors, part: Part, report: Callable[[Part, InvalidInput], object]) -> Iterator[Part]:
     """Yield a part without the processors that do not load: the others do not wait until these are repaired.
@@ -148,7 +152,7 @@ def loaded(processors: Processors, part: Part, report: Callable[[Part, InvalidIn
     if names:
         yield {**part, "processors": names}
     if failed is not None:
-        raise failed
+        raise NotLoaded(str(failed)) from failed
 
 
 def run_share(

@@ -28,7 +28,7 @@ from .attempts import Function
 from .items import Place, groups_of, growing_groups_of, place_of
 from .lease import BlockLease
 from .reports import CHUNK_SECONDS, patiently
-from .share import Groups, Reported, Task, loaded, run_share
+from .share import Groups, NotLoaded, Reported, Task, loaded, run_share
 from .terms import JobTerms
 
 log = logging.getLogger("airflow_mq.spark")
@@ -109,6 +109,8 @@ def reporting_failure(queue: MessageQueue, token: str, processors: Processors, p
     """Report an error that keeps a part of a block from its processors; the messages go back without an attempt."""
     try:
         yield
+    except NotLoaded:
+        raise
     except Exception as error:
         with suppress(MessageQueueError):
             report_not_begun(queue, token, processors, part, error)

@@ -69,6 +69,20 @@ def test_unloadable_function_stops_no_other_function_of_its_part(queue: MessageQ
     assert event.why.startswith("not tried: InvalidInput: cannot load function no_such_module:process (")
 
 
+def test_unloadable_functions_of_a_part_report_their_own_errors(queue: MessageQueue) -> None:
+    names = {"acme": "no_such_module:process", "birch": "another_module:process"}
+    broken = Processors([Processor(origin, function, origins=(origin,)) for origin, function in names.items()])
+    queue.enqueue_messages([(origin, b"1") for origin in names])
+    block = queue.blocks.plan(reports_begin=True)
+    part = Part(**{**WHOLE, "processors": list(names)})  # type: ignore[typeddict-item]
+    with pytest.raises(InvalidInput, match="another_module"), reporting_failure(queue, block.token, broken, part):
+        run_in_place(queue, block.token, broken, part)
+    queue.blocks.settle(block)
+    for origin, function in names.items():
+        (event,) = queue.inspect.events(origin=origin)
+        assert event.why.startswith(f"not tried: InvalidInput: cannot load function {function} (")
+
+
 def test_reader_that_dies_of_one_message_costs_no_other_its_attempts(make_queue: Maker) -> None:
     queue = make_queue(max_attempts=3, ordered=False)
     queue.enqueue_messages("acme", [b"1", b"2", b"die", b"3", b"4"])
