@@ -147,11 +147,13 @@ class RingSession:
         if fresh := [name for name in names if name not in self.room_until]:
             if len(self.room_until) > MOST_BOUNDED:
                 self.room_until, fresh = {}, list(names)
-            paths = {name: paths_of(name, self.config.paths) for name in fresh}
             with nullcontext(unit) if unit is not None else self.store.loose() as reader:
-                quotas = reader.origins.quotas(self.ring_id, sorted(set(chain.from_iterable(paths.values()))))
-            for name, above in paths.items():
-                self.room_until[name] = LATEST if quotas.keys().isdisjoint(above) else 0
+                # In parts, because each book may have more than a hundred groups above it.
+                for start in range(0, len(fresh), 250):
+                    paths = {name: paths_of(name, self.config.paths) for name in fresh[start : start + 250]}
+                    quotas = reader.origins.quotas(self.ring_id, sorted(set(chain.from_iterable(paths.values()))))
+                    for name, above in paths.items():
+                        self.room_until[name] = LATEST if quotas.keys().isdisjoint(above) else 0
         return any(self.room_until[name] < LATEST for name in names)
 
     def working_set(self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False) -> StoredSet:

@@ -6,6 +6,7 @@ import random
 import sqlite3
 import threading
 import time
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,21 @@ def test_a_full_queue_refuses_sends_by_sql(make_queue: Any, store_uri: str) -> N
             connection.execute(send, ("acme", b"x" * 101, None))
         assert large.value.diag.message_hint == "Send less, or raise the quota."
     assert stored(queue, "acme") == 100
+
+
+def test_a_sender_to_many_long_paths_holds_few_of_them_in_memory(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue(paths=True)
+    queue.admin.set_origin("other", quota="1GiB")
+    queue.session.reread_config()
+    origins = [f"{number}/{'a/' * 120}" for number in range(3_000)]
+    tracemalloc.start()
+    try:
+        assert not queue.session.has_quota(origins)
+        assert queue.session.has_quota([*origins, "other/a"])
+        highest = tracemalloc.get_traced_memory()[1] >> 20
+    finally:
+        tracemalloc.stop()
+    assert highest < 40, "MiB"
 
 
 @pytest.mark.postgres
