@@ -130,7 +130,7 @@ def is_lost(error: Exception, payload: bytes, store: AnyStore) -> bool:
     if not isinstance(error, BlobMissing) or not isinstance(payload, Reference) or error.hash != payload.hash:
         return False
     with store.loose() as unit:
-        return error.store is store or not is_there(store, unit, payload)
+        return error.store == store.address or not is_there(store, unit, payload)
 
 
 def checked(answer: Answer, delivery: Delivery, bounds: SendBounds, *, traced: bool) -> Outcome:

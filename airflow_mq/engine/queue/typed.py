@@ -15,8 +15,7 @@ from typing_extensions import Unpack
 from ... import failures
 from ...codecs import Codec, Undecodable, encoded, undecodable
 from ..rules.blob import Reference
-from ..rules.config import RingConfig
-from ..rules.errors import BlobMissing, InvalidOutcome, ProcessorError
+from ..rules.errors import BlobMissing, InvalidOutcome
 from ..rules.message import Address, Message, Posted
 from ..rules.outcome import DONE, Outcome, Unreadable
 from ..rules.priority import REGULAR
@@ -169,7 +168,8 @@ class TypedQueue(Generic[T]):
         for peeked in self._queue.inspect.peek(origin, **how):
             try:
                 opened = partial(self._queue.payloads.open, peeked)
-                found.append(TypedPeeked(peeked, self.codec.decode(_whole(peeked.payload, opened))))
+                whole = _whole(peeked.payload, self._queue.config.whole_payloads, opened)
+                found.append(TypedPeeked(peeked, self.codec.decode(whole)))
             except ValueError as error:
                 found.append(TypedPeeked(peeked, None, str(error) or type(error).__name__))
         return found
@@ -185,8 +185,10 @@ def decoding(
     outcome_of_undecoded, call = _undecoded_by(undecoded), caller_of(processor)
 
     def process(delivery: Delivery) -> Answer:
+        opened = delivery._open.working_set
         try:
-            value = codec.decode(_whole(delivery.payload, delivery.open_blob))
+            most = opened.config.whole_payloads if opened else 0
+            value = codec.decode(_whole(delivery.payload, most, delivery.open_blob))
         except ValueError as error:
             return outcome_of_undecoded(f"{delivery.address}", error)
         return call(value, TypedDelivery(delivery, value, codec))
@@ -241,12 +243,12 @@ class External(Undecodable):
     """An external payload that is not decoded: it is not here, or too large to be read as a whole."""
 
 
-def _whole(payload: bytes, opened: Callable[[], IO[bytes]] | None = None) -> bytes:
-    """Return the payload to decode, or raise `External`."""
+def _whole(payload: bytes, most: int = 0, opened: Callable[[], IO[bytes]] | None = None) -> bytes:
+    """Return the payload to decode, up to this size if it is external, or raise `External`."""
     if not isinstance(payload, Reference):
         return payload
-    with suppress(BlobMissing, ProcessorError):
-        if opened is not None and payload.size <= RingConfig.whole_payloads:
+    with suppress(BlobMissing):
+        if opened is not None and payload.size <= most:
             with opened() as file:
                 return file.read()
     raise External(f"the external payload of {payload.size:,} bytes is missing, or larger than whole_payloads")

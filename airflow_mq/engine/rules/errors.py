@@ -161,7 +161,7 @@ class BlobMissing(Refused):
             "upload it again"
         )
         self.hash = hash_
-        #: The store that lacks some of its bytes, if these were read.
+        #: Address of the store that lacks some of its bytes, if these were read.
         self.store = store
 
     def __reduce__(self) -> tuple[type[BlobMissing], tuple[bytes]]:

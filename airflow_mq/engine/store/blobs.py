@@ -257,7 +257,7 @@ class BlobReader(io.RawIOBase):
         with self.store.loose() as unit:
             chunk = unit.payloads.chunk(self._upload, seq)
         if chunk is None:
-            raise BlobMissing(self.reference.hash, self.store)
+            raise BlobMissing(self.reference.hash, self.store.address)
         return chunk
 
     def _checked(self, seq: int, data: bytes) -> bytes:

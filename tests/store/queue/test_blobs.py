@@ -591,7 +591,8 @@ def test_a_payload_that_lacks_a_later_piece_fails_as_unsupported(
                 unit.connection.execute(f"DELETE FROM {one.store.prefix}chunk WHERE seq = 2")
 
             def read(payload: bytes, one: MessageQueue = one) -> None:
-                one.payloads.open(payload).read()
+                with MessageQueue(one.store.address, one.session.ring) as reader:
+                    reader.payloads.open(payload).read()
 
             process: Any = batch_processor(lambda batch: read(batch.payloads[0])) if batches else read
             assert queue.service_queues(process).failed == (one is queue)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from airflow_mq import Batch, Done, MessageQueue, Processor, RingConfig, batch_processor
+from airflow_mq import Batch, Done, MessageQueue, Processor, batch_processor
 from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, model_codec, text_codec
 from airflow_mq.engine.queue.typed import TypedBatch, TypedDelivery, TypedMessage
 from airflow_mq.engine.rules.errors import InvalidInput, InvalidMessage
@@ -274,9 +274,7 @@ def test_block_processes_decoded_values(queue: MessageQueue) -> None:
 
 
 @pytest.mark.parametrize("drops", [False, True])
-def test_external_payloads_are_decoded_or_kept(
-    queue: MessageQueue, drops: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_external_payloads_are_decoded_or_kept(queue: MessageQueue, drops: bool) -> None:
     values = queue.typed(text_codec)
     text = "tea" * 100_000
     queue.payloads.enqueue("acme", text.encode())
@@ -286,7 +284,7 @@ def test_external_payloads_are_decoded_or_kept(
     assert seen == [text]
 
     queue.payloads.enqueue("acme", text.encode())
-    monkeypatch.setattr(RingConfig, "whole_payloads", 1_000)
+    queue.admin.change_ring(whole_payloads=1_000)
     result = values.service(lambda delivery: None, "*", delete_undecodable=drops)
     assert (result.processed, result.failed, len(queue.set_aside.list())) == (0, 0, 1)
     queue.payloads.enqueue("birch", text.encode())
