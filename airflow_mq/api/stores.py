@@ -85,7 +85,7 @@ def connection_ids() -> list[str]:
 
 def is_listed(conn_id: str) -> bool:
     """Return whether a connection has exactly this id. Airflow's environment also finds it under other spellings."""
-    return conn_id in _named() | _stored()
+    return conn_id in _named() or conn_id in _stored()
 
 
 def _stored() -> set[str]:

@@ -182,6 +182,24 @@ def test_nothing_reveals_files_outside_of_the_root(
     assert texts == {"'' is not in the folder set for SQLite stores, or has .. in it"}
 
 
+def test_an_export_holds_no_place_between_its_reads(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_mq.api import exports, stores
+
+    free = []
+    sheet = exports.sheet
+
+    def watched(rows: Iterator[object]) -> Iterator[object]:
+        for row in rows:
+            free.append((stores._room._value, stores._rooms["mq_page"]._value))
+            yield row
+
+    monkeypatch.setattr(exports, "AT_ONCE", 1)
+    monkeypatch.setattr(exports, "sheet", lambda columns, rows: sheet(columns, watched(rows)))
+    for kind in ("queues", "set-aside", "events"):
+        assert ask("viewer", "GET", f"{R}/export/{kind}.csv").status_code == 200
+    assert len(free) > 3 and set(free) == {(stores.AT_ONCE, stores.AT_ONCE_IN_ONE)}
+
+
 def test_rights_do_not_reveal_a_store_of_another_team(teams: Callable[..., dict[str, str]], ask: Ask) -> None:
     def rights(team: str, conn_id: str) -> Any:
         return ask(None, "GET", f"/api/v1/me?conn_id={conn_id}", headers=teams(team)).json()["can"]
