@@ -17,8 +17,8 @@ from ..engine.rules.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..engine.rules.outcome import check_outcome
 from ..processors import Part
 from .output import writing_for
-from .reports import Reporter, chunked, flushed
-from .share import Channel, Reported, Side, Task, load_function, noting_refusal
+from .reports import Reporter, flushed
+from .share import Channel, Reported, Side, Task, done, load_function, noting_refusal
 from .tables import MESSAGES_DDL, answers_in, tables_of
 from .terms import JobTerms
 
@@ -124,7 +124,7 @@ class Shares:
         tally = Reported()
         for number in _numbers(batches):
             with self._open(self.shares[number]) as side, noting_refusal(tally):
-                for reports in chunked(batch.answer() for batch in side.batches()):
+                for reports in done(side.batches(), side.answered(), self.terms):
                     side.report(reports)
                     tally.processed += sum(report.last - report.first + 1 for report in reports)
         yield _tally_row(tally)

@@ -19,8 +19,8 @@ from ..loading import load_named
 from ..processors import Part, Processor, Processors
 from .attempts import Attempts, Function, MessageAttempts, Stopwatch, attempts_of, run_here
 from .child import in_child
-from .items import groups_of, messages_of, neighbours_of, place_of, stretches_of
-from .reports import Reporter, flushed
+from .items import batches_of, groups_of, messages_of, neighbours_of, place_of, stretches_of
+from .reports import Reporter, chunked, flushed
 from .terms import JobTerms
 
 #: A function that groups messages, and may leave some out.
@@ -217,6 +217,11 @@ def noting_refusal(tally: Reported) -> Iterator[None]:
         yield
     except TokenRefused as error:
         tally.refused = str(error)
+
+
+def done(batches: Iterable[Batch], answered: Mapping[str, Answers], terms: JobTerms) -> Iterator[list[Report]]:
+    """Yield reports that messages are done, without those that were not handed over: behind an unreadable payload."""
+    return chunked(batch.answer() for batch in batches_of(left_of(batches, answered, terms, Reported())))
 
 
 def left_of(

@@ -78,10 +78,9 @@ from ..engine.rules.outcome import Yield
 from ..engine.rules.priority import REGULAR, check_priority, origin_of
 from ..engine.rules.units import check_seconds
 from .arguments import BLOCK, STORE
-from .items import batches_of
 from .lease import BlockLease
-from .reports import chunked, patiently
-from .share import Reported, left_of
+from .reports import patiently
+from .share import done
 from .store_side import StoreChannel, block_name, from_environment, live_block, shares_of, terms_of, with_payloads
 from .tables import MESSAGES, MESSAGES_DDL, tables_of
 
@@ -438,8 +437,7 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Settle a block as done, without what could not be read; return whether it lived."""
         try:
             answered = patiently(partial(self.queue.blocks.reported, block))
-            left = left_of(block.batches(), answered, terms_of(self.queue, block), Reported())
-            for reports in chunked(batch.answer() for batch in batches_of(left)):
+            for reports in done(block.batches(), answered, terms_of(self.queue, block)):
                 patiently(partial(self.queue.blocks.report, block, reports))
             patiently(partial(self.queue.blocks.settle, block))
         except (TokenRefused, UnknownBlock):

@@ -146,28 +146,35 @@ def with_payloads(
     """Yield batches with external payloads in place of their references, one by one to bound memory.
 
     A payload larger than the ring's `whole_payloads` stays a reference; a message without its payload is *unsupported*.
-    If a payload cannot be read now, its message answers *not now*, and later ones of an ordered book are left out.
+    If a payload cannot be read now, its message answers *not now*. Later ones of an ordered book are left out; of a
+    relaxed one, those with external payloads answer the same, because each try may take as long as a timeout.
     """
-    stopped: set[str] = set()
+    away: dict[str, Yield] = {}
     for batch in batches:
-        if batch.book in stopped:
+        if batch.book in away and batch.book in ordered:
             continue
         if not any(isinstance(payload, Reference) for payload in batch.payloads):
             yield batch
             continue
+        kept: list[Report] = []
         for at, payload in enumerate(batch.payloads):
             single = replace(batch, payloads=[payload], first=batch.first + at)
+            if batch.book in away and isinstance(payload, Reference):
+                kept.append(single.answer(away[batch.book]))
+                continue
             try:
                 yield replace(single, payloads=[_payload(queue, payload)])
             except BlobMissing:
                 report([single.answer(Unsupported())])
             except StoreUnreachable as error:
+                away[batch.book] = Yield(failures.reason_of(error))
                 # If it is the database that does not answer, this fails.
-                report([single.answer(Yield(failures.reason_of(error)))])
+                report([single.answer(away[batch.book])])
                 log.error("%s is kept: %s", visible(str(single.addresses[0])), error)
                 if batch.book in ordered:
-                    stopped.add(batch.book)
                     break
+        if kept:
+            report(kept)
 
 
 def _payload(queue: MessageQueue, payload: bytes) -> bytes:

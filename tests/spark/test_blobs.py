@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from airflow_mq import Delivery, MessageQueue
+from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import StoreUnreachable
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import exchange
+from airflow_mq.spark.frames import Shares
 from airflow_mq.spark.share import run_share
-from airflow_mq.spark.store_side import run_in_place, with_payloads
+from airflow_mq.spark.store_side import StoreChannel, live_block, run_in_place, tasks_of, terms_of, with_payloads
 
 LARGE, LOST = (random.Random(size).randbytes(size) for size in (300_000, 200_000))
 SEEN: list[Any] = []
@@ -209,6 +212,55 @@ def test_a_stream_settles_no_message_whose_folder_is_not_mounted(
     others = [] if ordered else [b"%020000d" % at for at in range(5)]
     assert payloads == [*others, b"before", b"small", b"small", b"small"]
     assert len(unmounted) == 10 - len(payloads)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_data_frame_settles_no_message_whose_folder_was_not_mounted(
+    unmounted: MessageQueue, tmp_path: Path, ordered: bool
+) -> None:
+    """Also if the folder is back when its messages are reported as done."""
+    queue = unmounted
+    queue.admin.change_ring(ordered=ordered)
+    block = queue.blocks.plan(reports_begin=True)
+    processors = Processors([Processor("all", "builtins:print", shape="dataframe")])
+    (part,) = processors.parts({claim.whose: claim.messages for claim in block.claims})
+    terms = terms_of(queue, block)
+    tasks = tasks_of(live_block(queue, block.token), terms, processors, part, 1)
+    channel = StoreChannel(queue.store.address.uri, queue.ring, block.token)
+    shares = Shares(channel, [task.share for task in tasks], terms)
+    shares.begin()
+    numbers = [pa.RecordBatch.from_arrays([pa.array(range(len(tasks)))], ["id"])]
+    payloads = [payload for table in shares.messages(numbers) for payload in table.column("payload").to_pylist()]
+    (tmp_path / "away").rename(tmp_path / "blobs")
+    list(shares.report_done(numbers))
+    settled: Any = queue.blocks.settle(block)
+    assert settled.processed == len(payloads) and len(queue) == 10 - len(payloads)
+    assert LARGE not in payloads and len(payloads) == (4 if ordered else 9)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_folder_that_does_not_answer_is_tried_once(
+    unmounted: MessageQueue, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ordered: bool
+) -> None:
+    """Each try may take as long as the timeouts of a store."""
+    queue, tried, reported = unmounted, list[object](), list[Report]()
+    (tmp_path / "away").rename(tmp_path / "blobs")
+    for number in range(4):
+        queue.payloads.enqueue("acme", LARGE + bytes([number]))
+    (tmp_path / "blobs").rename(tmp_path / "away")
+
+    def opened(queue: MessageQueue, payload: object) -> bytes:
+        if isinstance(payload, Reference):
+            tried.append(payload)
+            raise StoreUnreachable("no answer")
+        return cast("bytes", payload)
+
+    monkeypatch.setattr("airflow_mq.spark.store_side._payload", opened)
+    batches = list(queue.inspect.waiting("acme", limit=20))
+    found = list(with_payloads(queue, batches, reported.extend, ["acme"] if ordered else []))
+    assert len(tried) == 1
+    assert sum(len(batch.payloads) for batch in found) == (1 if ordered else 6)
+    assert sum(report.last - report.first + 1 for report in reported) == (1 if ordered else 5)
 
 
 def test_a_database_that_does_not_answer_fails_the_share(
