@@ -303,6 +303,25 @@ def test_rights_on_later_tables_change_hands_with_the_store(owner: StoreAddress,
 
 
 @postgres
+def test_rights_that_another_role_gave_on_its_own_tables_stay(owner: StoreAddress, roles: Roles) -> None:
+    installer, reader = roles("new installer"), roles("reader")
+    query = (
+        "SELECT d.defaclrole, d.defaclacl::text FROM pg_default_acl d "
+        "JOIN pg_namespace n ON n.oid = d.defaclnamespace WHERE n.nspname = 'airflow_mq' AND d.defaclrole <> n.nspowner"
+    )
+    with closing(connect(owner)) as connection:
+        other, name = (Identifier(str(one.user)) for one in (roles("other"), reader))
+        connection.execute(
+            SQL("ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA airflow_mq GRANT SELECT ON TABLES TO {}").format(
+                other, name
+            )
+        )
+        (before,) = connection.execute(query).fetchall()
+        grant(owner, "installer", str(installer.user))
+        assert connection.execute(query).fetchall() == [before]
+
+
+@postgres
 def test_the_owner_keeps_its_rights(owner: StoreAddress, roles: Roles) -> None:
     installer, sender = roles("installer"), roles("sender")
     grant(owner, "installer", str(installer.user))

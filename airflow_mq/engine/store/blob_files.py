@@ -157,7 +157,7 @@ class BlobFile:
             return os.path.isdir(os.path.dirname(self.path))
         with suppress(Exception):
             files, place = self._filesystem_of(self.path)
-            return bool(files.info(re.findall("^/?[^/]*", place)[0]))
+            return bool(files.info(re.findall("^/?[^/]*(?=/)|^/", place)[0]))
         return False
 
 

@@ -143,10 +143,12 @@ class Upload:
                 fresh, self._touched, self._at = self._id is None, self.size, time.monotonic()
                 self._touch(unit)
             if fresh:
-                # If it cannot begin, there is no file to delete.
-                path, self._path = self._path, ""
-                self._file.begin()
-                self._path = path
+                try:
+                    self._file.begin()
+                except StoreUnreachable:
+                    # There is no file to delete.
+                    self._path = ""
+                    raise
         for chunk in chunks:
             self._file.write(chunk)
 

@@ -171,8 +171,9 @@ def _new_owner(connection: postgres.Connection, schema: str, role: Identifier) -
     granted = connection.execute(
         "SELECT pg_get_userbyid(d.defaclrole)::text, CASE d.defaclobjtype WHEN 'S' THEN 'SEQUENCES' ELSE 'TABLES' END, "
         "pg_get_userbyid(a.grantee)::text, string_agg(a.privilege_type, ', ') FROM pg_default_acl d "
-        "JOIN pg_namespace n ON n.oid = d.defaclnamespace CROSS JOIN aclexplode(d.defaclacl) a WHERE n.nspname = %s "
-        "AND a.grantee <> 0 AND d.defaclobjtype IN ('r', 'S') GROUP BY 1, 2, 3 ORDER BY 3, 2",
+        "JOIN pg_namespace n ON n.oid = d.defaclnamespace AND n.nspowner = d.defaclrole "
+        "CROSS JOIN aclexplode(d.defaclacl) a WHERE n.nspname = %s AND a.grantee <> 0 "
+        "AND d.defaclobjtype IN ('r', 'S') GROUP BY 1, 2, 3 ORDER BY 3, 2",
         (schema,),
     )
     for former, kind, grantee, rights in granted:

@@ -232,6 +232,13 @@ def test_a_session_that_holds_locks_of_the_store(
 
 
 @pytest.mark.postgres
+def test_a_session_that_holds_locks_and_hides_its_activity(postgres: Terminal) -> None:
+    with psycopg.connect(postgres.uri, autocommit=True, options="-c track_activities=off") as connection:
+        connection.execute("SELECT pg_advisory_lock('airflow_mq.ring'::regclass::oid::integer, 1)")
+        assert {one["level"] for one in postgres.json("doctor")["findings"] if one["check"] == "transactions"} == {"ok"}
+
+
+@pytest.mark.postgres
 def test_settings_of_the_server_that_hurt(postgres: Terminal) -> None:
     with psycopg.connect(postgres.uri, autocommit=True) as connection:
         connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET synchronous_commit = off')

@@ -341,6 +341,28 @@ def test_a_folder_that_cannot_be_made_leaves_no_upload(make_queue: Maker, tmp_pa
     assert stored(queue) == {}
 
 
+def test_an_upload_that_is_interrupted_as_its_file_begins_leaves_no_file(
+    files_queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = BlobFile.begin
+
+    def interrupted(file: BlobFile) -> None:
+        begin(file)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BlobFile, "begin", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files_queue.payloads.enqueue("acme", HUGE)
+    assert stored(files_queue) == {} and not [*(tmp_path / "blobs").iterdir()]
+
+
+def test_a_lost_payload_in_the_root_of_a_file_system_is_certain() -> None:
+    """Some file systems need no folder, such as HDFS."""
+    files = fsspec.filesystem("memory")
+    lost = BlobFile(f"memory:///{os.urandom(16).hex()}.blob", lambda address: (files, address.partition("://")[2]))
+    assert lost.size() is None
+
+
 def test_senders_that_replace_the_same_lost_payload_store_it_once(
     files_queue: MessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

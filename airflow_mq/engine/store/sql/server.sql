@@ -23,7 +23,7 @@ SELECT a.pid, coalesce(a.usename::text, '?'), coalesce(a.application_name, ''), 
     extract(epoch FROM clock_timestamp() - a.state_change)::float8
 FROM pg_stat_activity a
 WHERE a.pid <> pg_backend_pid() AND a.backend_type IN ('client backend', 'walsender')
-    AND (a.xact_start IS NOT NULL OR a.datname = current_database() AND EXISTS (
+    AND (a.xact_start IS NOT NULL OR a.state_change IS NOT NULL AND a.datname = current_database() AND EXISTS (
         SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'advisory'
         AND l.classid IN ('{s}ring'::regclass, '{s}inbox_sum'::regclass)))
 UNION ALL
