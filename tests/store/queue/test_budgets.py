@@ -323,7 +323,7 @@ def test_plans_read_no_queue_below_an_exhausted_path(make_queue: Maker, clock: C
         assert page.halted == {"budget": [budgeted]} and not page.skipped
         assert {entry.origin for entry in page.entries} == {"acme0", "acm", "/acme/x", "beta"}
     with queue.session.snapshot() as (_, working_set):
-        names = [row.origin for row in working_set.reading.line(["acme"])]
+        names = [origin for _, origin, _ in working_set.reading.line(["acme"])]
         assert sorted(names) == ["/acme/x", "acm", "acme0", "beta"]
         assert len(working_set.reading.line()) == 6
     report = queue.inspect.fairness()

@@ -63,7 +63,7 @@ def exhaust(queue: MessageQueue, origins: list[str]) -> None:
 
 def tickets(queue: MessageQueue) -> dict[str, int]:
     with queue.session.snapshot() as (_, working_set):
-        return {row.origin: row.ticket for row in working_set.reading.line()}
+        return {origin: ticket for ticket, origin, _ in working_set.reading.line()}
 
 
 def hold(queue: MessageQueue, origins: list[str], pattern: str) -> Block:
