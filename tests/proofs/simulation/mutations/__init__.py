@@ -74,6 +74,7 @@ MUTATIONS: Sequence[Mutation] = (
         "absurd use charged in full", "engine/rules/tree.py",
         "    parts = min(parts, MOST_DEBT)\n", "",
         "book.deficit = max(book.deficit - parts, -MOST_DEBT)", "book.deficit -= parts",
+        test="tests/store/queue/test_absurd.py::test_a_queue_pays_for_absurd_use_with_few_blocks[sqlite]",
     ),
     # Inbox and ring.
     _bug(
