@@ -13,6 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -173,16 +174,24 @@ AMOUNTS = [
 ]  # fmt: skip
 
 
+def printed(built: SimpleNamespace, module: str, script: str, *arguments: str) -> Any:
+    """Return the JSON that a script prints, which may import a module of the page's sources."""
+    built.run(
+        "node_modules/.bin/esbuild", f"src/{module}.ts", "--format=esm", f"--outfile={module}.mjs", "--log-level=error"
+    )
+    (built.place / "script.mjs").write_text(script)
+    return json.loads(built.run("node", "script.mjs", *arguments))
+
+
 @pytest.mark.slow
 def test_page_writes_weights_times_and_sizes_as_commands_do(built: SimpleNamespace) -> None:
-    built.run("node_modules/.bin/esbuild", "src/words.ts", "--format=esm", "--outfile=words.mjs", "--log-level=error")
-    (built.place / "texts.mjs").write_text(
+    script = (
         'import { bytes, span, weight } from "./words.mjs";\n'
         "const texts = (one) => [weight({ time: one, size: one }), bytes(one), span(one / 1000)];\n"
         "console.log(JSON.stringify(JSON.parse(process.argv[2]).map(texts)));\n"
     )
 
-    found = json.loads(built.run("node", "texts.mjs", json.dumps(AMOUNTS)))
+    found = printed(built, "words", script, json.dumps(AMOUNTS))
 
     expected = [[words.weight(Weight(one, one)), words.size(one), words.span(one / 1_000)] for one in AMOUNTS]
     assert {one: (page, command) for one, page, command in zip(AMOUNTS, found, expected) if page != command} == {}
@@ -190,8 +199,7 @@ def test_page_writes_weights_times_and_sizes_as_commands_do(built: SimpleNamespa
 
 @pytest.mark.slow
 def test_page_names_a_response_that_stops_in_its_middle(built: SimpleNamespace) -> None:
-    built.run("node_modules/.bin/esbuild", "src/api.ts", "--format=esm", "--outfile=api.mjs", "--log-level=error")
-    (built.place / "stalled.mjs").write_text(
+    script = (
         'globalThis.document = { baseURI: "http://localhost/" };\n'
         'AbortSignal.timeout = () => AbortSignal.abort(new DOMException("timed out", "TimeoutError"));\n'
         "// The headers come in time, and the body does not.\n"
@@ -203,7 +211,7 @@ def test_page_names_a_response_that_stops_in_its_middle(built: SimpleNamespace) 
         "console.log(JSON.stringify((await Promise.allSettled(asked)).map(({ reason }) => reason.message)));\n"
     )
 
-    found = json.loads(built.run("node", "stalled.mjs"))
+    found = printed(built, "api", script)
 
     text = "Airflow's API server does not answer."
     assert found == [text, f"{text} It is not known whether this was done: look before you repeat it.", text]

@@ -185,9 +185,9 @@ def decoding(
     outcome_of_undecoded, call = _undecoded_by(undecoded), caller_of(processor)
 
     def process(delivery: Delivery) -> Answer:
-        opened = delivery._open.working_set
+        working_set = delivery._open.working_set
         try:
-            most = opened.config.whole_payloads if opened else 0
+            most = working_set.config.whole_payloads if working_set else 0
             value = codec.decode(_whole(delivery.payload, most, delivery.open_blob))
         except ValueError as error:
             return outcome_of_undecoded(f"{delivery.address}", error)
