@@ -35,10 +35,10 @@ class Budget(NamedTuple):
 BUDGETS = {
     "lines of rules": Budget(7_467),
     "lines of store": Budget(9_032),
-    "lines of queue": Budget(11_906),
-    "lines of the engine": Budget(28_405, 19_500),
+    "lines of queue": Budget(11_905),
+    "lines of the engine": Budget(28_404, 19_500),
     "lines of the command line": Budget(5_857),
-    "lines of the package": Budget(51_414, 38_000),
+    "lines of the package": Budget(51_413, 38_000),
     "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),

@@ -39,19 +39,19 @@ def send_within_quotas(
     session: RingSession, unit: Unit, rows: Iterable[InboxRow], sizes: Mapping[str, int], due: int | None = None,
     *, at_once: bool
 ) -> bool:  # fmt: skip
-    """Write the rows of a call if the quotas of their books have room, or raise `QueueFull`.
+    """Write the rows of a call if the quotas of their books, if any, have room, or raise `QueueFull`.
 
-    Return whether the check read many inbox rows, whose sums are due.
+    Return whether a check read many inbox rows, whose sums are due.
 
     :param sizes: bytes that the call sends to each book
-    :param at_once: each statement is a transaction of its own, or nothing else writes meanwhile
+    :param at_once: each statement is a transaction of its own, or nothing else writes meanwhile; no row exceeds a page
     """
-    store, ring = session.store, session.ring_id
+    store, ring, until = session.store, session.ring_id, session.room_until(sizes, unit)
+    if until == LATEST:
+        return not store.send(unit, ring, rows, due)
     if at_once:
         rows = list(rows)
-        until = min(map(session.room_until.__getitem__, sizes)) - len(rows)
-        fits = all(row.stored <= session.config.heap_size for row in rows)
-        if until > 0 and fits and store.send(unit, ring, rows, due, until=until):
+        if until > len(rows) and store.send(unit, ring, rows, due, until=until - len(rows)):
             return False
     # Ids that are drawn after this one count, also those of rows that the check sees.
     last = unit.rings.latest_id()
@@ -62,7 +62,7 @@ def send_within_quotas(
         # Senders that check at different times find what the others added up.
         most = MOST_UNCHECKED - int.from_bytes(secrets.token_bytes(2), "big") % (MOST_UNCHECKED // 2)
         until = last + min(room // session.config.heap_size, most)
-        session.room_until |= {name: until for name in sizes if session.room_until[name] < LATEST}
+        session.room |= {name: until for name in sizes if session.room.get(name, LATEST) < LATEST}
     return _is_long(found)
 
 
@@ -119,7 +119,7 @@ class RoomForSent:
             for posted in entries:
                 self._add(sizes, posted)
             is_known = sizes.keys() <= self._checked and time.monotonic() < self._until
-            if (is_known and sum(sizes.values()) <= self._room) or not self.session.has_quota(sizes):
+            if (is_known and sum(sizes.values()) <= self._room) or self.session.room_until(sizes) == LATEST:
                 return
             self._add_up_unsaved()
             with self.session.store.loose() as unit:

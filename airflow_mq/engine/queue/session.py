@@ -85,7 +85,7 @@ class RingSession:
         #: Whether any queue of the ring has a quota, as last read.
         self.has_quotas = False
         #: For each of these books an id up to which rows of all senders have room; `LATEST` without a quota.
-        self.room_until: dict[str, int] = {}
+        self.room: dict[str, int] = {}
         self._forgot_at = -FORGET_EVERY
         #: Until when rows of each kind were deleted.
         self._forgotten: dict[str, int] = {}
@@ -126,7 +126,7 @@ class RingSession:
 
     def _remember_ring(self, row: RingRow) -> None:
         self.remember_config(row.config)
-        self.has_quotas, self.room_until, self._ring_read_at = row.has_quotas, {}, time.monotonic()
+        self.has_quotas, self.room, self._ring_read_at = row.has_quotas, {}, time.monotonic()
 
     def remember_config(self, plain: Any) -> RingConfig:
         """Return the settings of the ring from their stored form, and keep them."""
@@ -137,24 +137,24 @@ class RingSession:
             self._plain_config = plain
         return self.config
 
-    def has_quota(self, names: Collection[str], unit: Unit | None = None) -> bool:
-        """Return whether a quota bounds any of these books. Books without one are asked for once per `CONFIG_AGE`.
+    def room_until(self, names: Collection[str], unit: Unit | None = None) -> int:
+        """Return an id up to which all senders have room in these books: 0 before a check, `LATEST` without a quota.
 
         :param unit: the open transaction of this thread, if there is one
         """
-        if not self.has_quotas:
-            return False
-        if fresh := [name for name in names if name not in self.room_until]:
-            if len(self.room_until) > MOST_BOUNDED:
-                self.room_until, fresh = {}, list(names)
-            with nullcontext(unit) if unit is not None else self.store.loose() as reader:
-                # In parts, because each book may have more than a hundred groups above it.
-                for start in range(0, len(fresh), 250):
-                    paths = {name: paths_of(name, self.config.paths) for name in fresh[start : start + 250]}
-                    quotas = reader.origins.quotas(self.ring_id, sorted(set(chain.from_iterable(paths.values()))))
-                    for name, above in paths.items():
-                        self.room_until[name] = LATEST if quotas.keys().isdisjoint(above) else 0
-        return any(self.room_until[name] < LATEST for name in names)
+        try:
+            return min(map(self.room.__getitem__, names), default=LATEST) if self.has_quotas else LATEST
+        except KeyError:
+            self.room = room = self.room if len(self.room) <= MOST_BOUNDED else {}
+            fresh = [name for name in names if name not in room]
+        with nullcontext(unit) if unit is not None else self.store.loose() as reader:
+            # Once per `CONFIG_AGE`; in parts, because each book may have more than a hundred groups above it.
+            for start in range(0, len(fresh), 250):
+                paths = {name: paths_of(name, self.config.paths) for name in fresh[start : start + 250]}
+                quotas = reader.origins.quotas(self.ring_id, sorted(set(chain.from_iterable(paths.values()))))
+                for name, above in paths.items():
+                    room[name] = LATEST if quotas.keys().isdisjoint(above) else 0
+        return min(map(room.__getitem__, names))
 
     def working_set(self, unit: Unit, locked: Locked, options: LoadOptions, *, planning: bool = False) -> StoredSet:
         """Return the working set of an operation that holds the ring.

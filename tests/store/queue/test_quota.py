@@ -19,7 +19,7 @@ from airflow_mq.engine.queue import quota
 from airflow_mq.engine.queue import session as session_module
 from airflow_mq.engine.rules.errors import ConfigRefused, QueueFull
 from airflow_mq.engine.store import parse
-from airflow_mq.engine.store.rows import Fullness, InboxRow
+from airflow_mq.engine.store.rows import LATEST, Fullness, InboxRow
 from tests.store.queue.conftest import serve
 
 
@@ -301,8 +301,8 @@ def test_a_sender_to_many_long_paths_holds_few_of_them_in_memory(make_queue: Any
     origins = [f"{number}/{'a/' * 120}" for number in range(3_000)]
     tracemalloc.start()
     try:
-        assert not queue.session.has_quota(origins)
-        assert queue.session.has_quota([*origins, "other/a"])
+        assert queue.session.room_until(origins) == LATEST
+        assert queue.session.room_until([*origins, "other/a"]) == 0
         highest = tracemalloc.get_traced_memory()[1] >> 20
     finally:
         tracemalloc.stop()
@@ -347,6 +347,16 @@ def test_checks_of_long_inboxes_read_few_rows(make_queue: Any, monkeypatch: pyte
             done += queue.service_queues(lambda delivery: None, limit=Weight(20, 0), slice_messages=7).processed
             assert stored(queue, "a") == queue.footprint("a").size
     assert len(serve(queue)) == sent - done > 0 and stored(queue, "a") == 0
+
+
+def test_rows_larger_than_a_page_are_checked_each_time(make_queue: Any) -> None:
+    """Headers may be longer than a page. The room for many pages is not room for as many such rows."""
+    queue: MessageQueue = make_queue(heap_size=100)
+    queue.admin.set_origin("a", quota=60_000)
+    with pytest.raises(QueueFull):
+        for _ in range(100):
+            queue.enqueue_messages("a", [Message(b"x", headers={"h": "y" * 2_000})])
+    assert stored(queue, "a") <= 60_000
 
 
 def test_a_processor_that_sends_much_counts_what_it_sent_before(make_queue: Any) -> None:

@@ -35,7 +35,7 @@ from ...rules.weight import Weight
 from ...store import codec
 from ...store.attributes import StoredAttributes, pack_attributes
 from ...store.inbox import StoredBytes
-from ...store.rows import InboxRow, page_of
+from ...store.rows import LATEST, InboxRow, page_of
 from ...store.unit import Unit
 from ..quota import require_room
 from ..session import RingSession
@@ -205,7 +205,7 @@ class Push(Command[Enqueued]):
         refuse_new_origins(target, unit, [self.origin])
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
         name = book_name(self.origin, rank)
-        if target.has_quota([name], unit):
+        if target.room_until([name], unit) < LATEST:
             require_room(target, unit, {name: message.size + message.attributes.beside})
         if rank == HIGH:
             self._allow_high(unit)

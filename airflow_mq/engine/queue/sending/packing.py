@@ -223,10 +223,10 @@ class PackedCall:
 
     @property
     def is_plain(self) -> bool:
-        """Whether one statement sends all rows: few, due at once, without keys, external payloads and limits."""
+        """Whether one statement sends all rows: few of a page's worth, due at once, without keys, blobs and limits."""
         if self.keys or self.blobs or self._filed or self.due is not None or self.is_bound or self.first_high:
             return False
-        return len(self._held) <= PARCEL_ROWS
+        return len(self._held) <= PARCEL_ROWS and max(self._stored, default=0) <= self.heap_size
 
     def sizes(self, refused: Collection[int] = ()) -> dict[str, int]:
         """Return the bytes of the rows of each book, without refused rows."""

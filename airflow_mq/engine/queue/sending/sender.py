@@ -243,7 +243,7 @@ class Sender:
         # An INSERT of its row is enough. A packed call makes single sends take 1.3 times as long.
         row = InboxRow(session.check_sender(origin), 0, len(payload), 1, False, b"", b"", payload)
         with self.store.writing(at_once=True) as unit:
-            if session.has_quota([row.origin], unit):
+            if session.has_quotas:
                 send_within_quotas(session, unit, [row], {row.origin: row.size}, at_once=True)
             else:
                 self.store.send(unit, self.ring_id, [row])
@@ -333,12 +333,11 @@ class Sender:
         return Enqueued(call.count - len(refused), call.size - sum(refused.values()), len(refused))
 
     def _send_rows(self, unit: Unit, call: PackedCall, refused: Collection[int], *, at_once: bool) -> None:
-        session, rows, sizes = self.session, call.rows(refused), call.sizes(refused) if self.session.has_quotas else {}
-        if not session.has_quota(sizes, unit):
-            self.store.send(unit, self.ring_id, rows, call.due)
-        elif send_within_quotas(session, unit, rows, sizes, call.due, at_once=at_once) and (call.keys or call.blobs):
-            # The only writer of a store that draws ids has written them.
-            call.unsummed = [] if unit.draws_ids else list(sizes)
+        sizes = call.sizes(refused) if self.session.has_quotas else {}
+        is_long = send_within_quotas(self.session, unit, call.rows(refused), sizes, call.due, at_once=at_once)
+        # The only writer of a store that draws ids has written the sums.
+        if is_long and (call.keys or call.blobs) and not unit.draws_ids:
+            call.unsummed = list(sizes)
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: SendTerms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
