@@ -40,6 +40,7 @@ from os import PathLike
 from typing import Any, TypedDict
 from zlib import crc32
 
+from .engine.rules.characters import listed
 from .engine.rules.errors import InvalidInput
 
 SHAPES = ("message", "arrow", "dataframe")
@@ -356,7 +357,7 @@ def _share(open_: list[Part], processor: Processor, messages: int, share_below: 
         if part["messages"] + messages <= share_below:
             part["processors"].append(processor.name)
             part["messages"] += messages
-            part["name"] = _together(part["processors"])
+            part["name"] = listed(part["processors"], 3, " + ")
             return
     part = _part(processor, messages)
     open_.append(part)
@@ -377,11 +378,6 @@ def _part(processor: Processor, messages: int, part: int = 0, parts: int = 1) ->
     name = f"{processor.name} {part + 1}/{parts}" if parts > 1 else processor.name
     names = [processor.name]
     return Part(name=name, processors=names, part=part, parts=parts, messages=messages, where=processor.where)
-
-
-def _together(names: Sequence[str]) -> str:
-    shown = " + ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 def _read_toml(text: str) -> object:

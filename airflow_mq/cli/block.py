@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError, Namespace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..engine.rules.characters import listed
 from ..engine.rules.config import RingConfig
 from ..engine.rules.message import Address
 from ..engine.rules.priority import PRIORITIES, queue_name
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
 _STATES = ("planned", "settled", "released")
 _EMPTY = "no blocks here; each DAG run with block() plans one, and so does MessageQueue.blocks.plan"
-
-
-#: How many queues of a block a line of the forecast names.
-_NAMED = 4
 
 
 def share(text: str) -> tuple[str, int]:
@@ -191,9 +188,7 @@ def forecast(session: Session, args: Namespace) -> None:
 
 
 def _serviced(block: ForecastBlock) -> str:
-    serviced = [f"{_named(one)} {one.messages:,}" for one in block.queues if one.messages]
-    more = [f"{len(serviced) - _NAMED:,} more"] if len(serviced) > _NAMED else []
-    return ", ".join([*serviced[:_NAMED], *more])
+    return listed([f"{_named(one)} {one.messages:,}" for one in block.queues if one.messages], 4)
 
 
 _BLOCKS: Columns = (

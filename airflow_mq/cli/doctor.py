@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import words
+from ..engine.rules.characters import listed
 from ..engine.rules.errors import MessageQueueError, StoreError
 from ..engine.rules.units import time_text
 from ..words import many, span, when
@@ -39,8 +40,6 @@ LOOKED_AT = 100
 FAILING = 3
 #: The part of a quota from which on a queue is nearly full.
 NEARLY_FULL = 0.9
-#: The largest number of queues that a finding names.
-_NAMED = 5
 MIB = 1 << 20
 #: The largest size of SQLite's write-ahead log. Without a long reader, SQLite starts it anew at about 4 MiB.
 LARGE_LOG = 64 * MIB
@@ -155,11 +154,6 @@ def _checked(check: str, findings: Iterable[Finding], fine: str) -> list[Finding
     return [finding._replace(check=check) for finding in found]
 
 
-def _named(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-
-
 def _look(queue: MessageQueue) -> Iterator[Finding]:
     from ..engine.queue import MessageQueue
 
@@ -186,7 +180,7 @@ def _schema(address: StoreAddress, status: SchemaStatus) -> Iterator[Finding]:
         return
     if found:
         do = "restore a backup, or make it as `airflow-mq store sql` prints it"
-        yield Finding(WRONG, f"the tables are not as this version made them: {_named(found)}", do)
+        yield Finding(WRONG, f"the tables are not as this version made them: {listed(found)}", do)
 
 
 def _clock(queue: MessageQueue) -> Iterator[Finding]:
@@ -310,7 +304,7 @@ def _failing(ring: str, states: Sequence[QueueState]) -> Iterator[Finding]:
             do = f"airflow-mq explain {shlex.quote(alike[0].origin)}{of_ring(ring)}"
         else:
             what = f"the first messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
-            what += f": {_named([state.name for state in alike])}"
+            what += f": {listed([state.name for state in alike])}"
             do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
         yield Finding(level, what, do)
 

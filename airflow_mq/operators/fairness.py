@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_mq.engine.rules.characters import listed
 from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.operators.base import QueueOperator, number_of, whole_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: Violations that an error lists.
-LISTED = 10
 BLOCKS = "a whole number of blocks"
 #: Queues in the result.
 MOST = 100
@@ -74,9 +73,8 @@ class CheckFairnessOperator(QueueOperator):
             100 * report.most_error,
         )
         if broken:
-            more = f"; and {len(broken) - LISTED} more" if len(broken) > LISTED else ""
             raise AirflowFailException(
-                f"fairness is broken over {report.blocks} blocks: {'; '.join(broken[:LISTED])}{more}. "
+                f"fairness is broken over {report.blocks} blocks: {listed(broken, 10, '; ')}. "
                 "See `airflow-mq report fairness`, and `airflow-mq explain` for one origin"
             )
         return {

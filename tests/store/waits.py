@@ -174,9 +174,9 @@ HEAVY_FOR_MANY = (
     "Its first message needs 70 ms · 1 B; "
     + "; ".join(
         f"blocks of DAG 'night {number}', task 'block.plan' carry up to {60 + number} ms · 1 MiB"
-        for number in (6, 5, 4, 3)
+        for number in (6, 5, 4, 3, 2)
     )
-    + "; those of 2 more carry less than it"
+    + "; those of 1 more carry less than it"
 )
 WAITS = {
     "turn": Waits(waits_for_its_turn, "turn", TURN, "next"),

@@ -13,7 +13,7 @@ from ..rules.priority import books_of
 from ..rules.service import Credit, Ladder
 from ..rules.units import check_seconds
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
-from ..store.rows import RELEASED
+from ..store.rows import AT_ONCE, RELEASED
 from ..store.working_set import StoredSet
 from .blocks.block import VIEWED
 from .blocks.plan import new_block
@@ -23,9 +23,6 @@ from .sending.commands import Commands
 from .session import RingSession
 from .tokens import GivenTokens, ReferenceToken, address_of, complete_all, end_all, read_tokens
 from .values import Enqueued, moment
-
-#: Footprints that one snapshot adds up.
-_SOME = 1000
 
 
 class View:
@@ -176,7 +173,7 @@ class Leases:
         if origin is not None:
             return footprint(self.session, origin).count
         total, after = 0, ""
-        while some := footprints(self.session, after=after, limit=_SOME):
+        while some := footprints(self.session, after=after, limit=AT_ONCE):
             total += sum(held.count for _, held in some)
             after = some[-1][0]
         return total

@@ -19,8 +19,6 @@ from .values import LedgerBlock, moment
 #: Numbers of latest blocks, and of latest pages of the ledger, that are searched for servers.
 LATEST_BLOCKS, LATEST_PAGES = 5_000, 200
 MOST_NAME = 700
-#: Servers that a reason names.
-NAMED = 4
 #: The name of a task as a server.
 _TASK = re.compile(r"(?P<dag>DAG (['\"])(?P<id>.+?)\2) of Airflow '(?P<airflow>[\w-]+)'(?P<task>, task .+)")
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 
 from ...words import many
-from ..rules.characters import quoted
+from ..rules.characters import listed, quoted
 from ..rules.levels import orders_of, service_levels
 from ..rules.orders import Ledger, record_stops
 from ..rules.priority import origin_of, priority_of, queue_name
@@ -20,9 +20,6 @@ from .holding import meets_apart
 from .session import RingSession
 
 log = logging.getLogger("airflow_mq.service")
-
-#: How many queues a warning names.
-NAMED = 5
 
 
 def meet_newcomers(session: RingSession) -> None:
@@ -97,14 +94,12 @@ def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> Non
     # A block of nothing, as `measure-costs` plans many, is no limit to raise.
     if not stuck or not any(ladder.meter.limit):
         return
-    names = [quoted(queue_name(origin_of(one.origin), priority_of(one.origin))) for one in stuck[:NAMED]]
+    names = [quoted(queue_name(origin_of(one.origin), priority_of(one.origin))) for one in stuck]
     needs = [f"{one.needs} for {name}" for one, name in zip(stuck, names)]
-    if len(stuck) > NAMED:
-        needs.append(f"{len(stuck) - NAMED:,} more")
     log.warning(
         "a limit of %s cannot service %s of ring %r: a block of it carries a message of up to %s, and the first "
         "message needs %s; raise the limit of %s, or set such messages aside (set_aside_above=block)",
-        ladder.meter.limit, many(len(stuck), "queue"), ring, ladder.room, ", ".join(needs), server,
+        ladder.meter.limit, many(len(stuck), "queue"), ring, ladder.room, listed(needs), server,
     )  # fmt: skip
 
 

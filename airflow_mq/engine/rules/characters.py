@@ -1,9 +1,9 @@
-"""Invisible characters and characters that change the direction of text, and their escapes."""
+"""Text that others gave: escapes of invisible characters and of those that change its direction, and short lists."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 #: Characters without a glyph of their own, and characters that change the direction of text. An origin with one of them
 #: can look like another origin.
@@ -11,6 +11,9 @@ INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+
+#: How many names a sentence lists.
+LISTED = 5
 
 
 def visible(text: str) -> str:
@@ -31,6 +34,12 @@ def shown(value: object, most: int = 40, write: Callable[[object], str] = str) -
         return write(value)[:most]
     except ValueError:
         return f"{type(value).__name__} too long to show"
+
+
+def listed(texts: Sequence[str], most: int = LISTED, between: str = ", ") -> str:
+    """Return the first of some texts, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return between.join(texts[:most]) + more
 
 
 def _visible(character: str) -> str:

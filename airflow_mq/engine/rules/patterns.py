@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 
+from .characters import listed
 from .errors import InvalidInput, NotPermitted
 from .message import check_origin
 from .priority import REGULAR, origin_of
@@ -55,8 +56,7 @@ class OriginPatterns:
         return _rule(self.patterns).match(origin_of(name)) is not None
 
     def __str__(self) -> str:
-        shown = ", ".join(self.patterns[:5])
-        return shown if len(self.patterns) <= 5 else f"{shown} and {len(self.patterns) - 5:,} more"
+        return listed(self.patterns)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from .attributes import notes_of, pack_attributes
 
 #: Above every id and time; its negative is below every one.
 LATEST = 1 << 62
+#: Queues that each step of a long reading returns.
+AT_ONCE = 1_000
 #: States of a block.
 PLANNED, SETTLED, RELEASED = 0, 1, 2
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.engine.rules.characters import quoted
+from airflow_mq.engine.rules.characters import listed, quoted
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.links import BLOCK, BlockLink
 from airflow_mq.observe.task import TaskObserver
@@ -128,8 +128,7 @@ class PlanBlockOperator(QueueOperator):
     def _treat_unrouted(
         self, queue: MessageQueue, processors: Processors, block: Block, unrouted: Sequence[str]
     ) -> None:
-        more = f" and {len(unrouted) - 10} more" if len(unrouted) > 10 else ""
-        shown = ", ".join(map(quoted, unrouted[:10])) + more
+        shown = listed([*map(quoted, unrouted)], 10)
         if processors.unrouted == "refuse":
             queue.blocks.release(block)
             raise AirflowFailException(

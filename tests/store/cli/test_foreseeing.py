@@ -100,7 +100,7 @@ def test_a_forecast(mq: Terminal, small: MessageQueue) -> None:
 def test_a_forecast_names_the_first_queues(mq: Terminal) -> None:
     for number in range(6):
         mq("enqueue", f"o{number}", "x")
-    assert mq("block", "forecast").out.splitlines()[1].endswith("o0 1, o1 1, o2 1, o3 1, 2 more")
+    assert mq("block", "forecast").out.splitlines()[1].endswith("o0 1, o1 1, o2 1, o3 1 and 2 more")
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from typing import Any
 from ....words import capitalised, many, when
 from ...rules.blob import Reference
 from ...rules.book import BACKOFF, BUDGET, IN_FLIGHT, PAUSED
+from ...rules.characters import LISTED, listed
 from ...rules.claims import Claim, ClaimRun, Scales
 from ...rules.config import RingConfig
 from ...rules.events import NOT_TRIED, Event, Fate
@@ -26,7 +27,7 @@ from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
 from ...store.rows import LATEST, BlockRow, settings_of
 from ...store.unit import Unit
-from ..servers import NAMED, Server, servers_of
+from ..servers import Server, servers_of
 from ..session import RingSession
 from ..values import moment
 from .events import last_event, latest_events
@@ -352,9 +353,8 @@ class _Question:
         """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
         if self.servers or not self.all_servers:
             return self._stuck(address)
-        named = "; ".join(f"{server.title} takes {server.patterns}" for server in self.all_servers[:NAMED])
-        more = f"; and {len(self.all_servers) - NAMED:,} more" if len(self.all_servers) > NAMED else ""
-        return self._answer("unserved", servers=named + more)
+        servers = listed([f"{server.title} takes {server.patterns}" for server in self.all_servers], between="; ")
+        return self._answer("unserved", servers=servers)
 
     def _stuck(self, address: Address) -> Explanation | None:
         first, config, limit = self._first_waiting(), self.future.config, self.future.limit
@@ -372,8 +372,8 @@ class _Question:
                 self._assume(self.conditions, server)
                 return None
         needs = "needs" if first == address else f"waits behind {first}, which needs"
-        rooms = [f"the {server.room_in(config)} that blocks of {server.title}" for server in self.servers[:NAMED]]
-        more = [f"what those of {len(self.servers) - NAMED:,} more"] if len(self.servers) > NAMED else []
+        rooms = [f"the {server.room_in(config)} that blocks of {server.title}" for server in self.servers[:LISTED]]
+        more = [f"what those of {len(self.servers) - LISTED:,} more"] if len(self.servers) > LISTED else []
         carried = " and ".join(rooms + more) or f"the {room} that such blocks"
         least = limit.at_least(weight.plus(config.costs.overhead))
         return self._answer("stuck", needs=needs, weight=weight, carried=carried, least=least)

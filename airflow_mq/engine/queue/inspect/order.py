@@ -7,11 +7,9 @@ from itertools import chain
 
 from ...rules.budget import FAR
 from ...rules.priority import HIGH, MARK, PAST_ALL, PAST_HIGH, book_name, books_of, check_priority, origin_of
+from ...store.rows import AT_ONCE
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
-
-#: Names that are read at once.
-_BATCH = 1_000
 
 
 def ready_books(working_set: StoredSet, priority: str | None = None) -> Iterable[str]:
@@ -56,6 +54,6 @@ def _names(unit: Unit, working_set: StoredSet, after: str, first: str, below: st
 def all_origins(unit: Unit, ring: int) -> Iterator[str]:
     """Yield the names of all books of a ring, stored or not yet."""
     after = ""
-    while names := unit.books.names(ring, after, "", PAST_ALL, _BATCH, empty=True):
+    while names := unit.books.names(ring, after, "", PAST_ALL, AT_ONCE, empty=True):
         yield from names
         after = names[-1]

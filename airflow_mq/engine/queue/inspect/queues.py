@@ -21,7 +21,7 @@ from ...rules.weight import LARGEST, PER, ZERO, Weight
 from ...store import codec
 from ...store.books import QueueDepth
 from ...store.inbox import RowIds
-from ...store.rows import LATEST, PLANNED, page_of, settings_of
+from ...store.rows import AT_ONCE, LATEST, PLANNED, page_of, settings_of
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ...store.working_set.buckets import balance_of
@@ -37,8 +37,6 @@ from .waiting import first_waiting
 MOST_ROWS = 1_000
 #: Seconds within which messages are recent.
 RECENT = 600.0
-#: Queues whose footprints are added up at once.
-_BATCH = 1_000
 
 
 @dataclass(frozen=True)
@@ -454,7 +452,7 @@ def _footprints_below(
     while batch:
         names = [name for origin_ in batch for name in books_asked(working_set, origin_, priority)]
         yield from (footprint for _, footprint in _footprints(unit, working_set, names))
-        batch = origins_from(unit, working_set, origin + SEPARATOR, batch[-1], _BATCH) if below else []
+        batch = origins_from(unit, working_set, origin + SEPARATOR, batch[-1], AT_ONCE) if below else []
 
 
 def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> list[tuple[str, Footprint]]:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from ....words import many, span, when
 from ...rules.book import BUDGET, SKIPS
+from ...rules.characters import LISTED
 from ...rules.config import DAY, RingConfig
 from ...rules.groups import paths_of
 from ...rules.judging import MOST
@@ -19,7 +20,7 @@ from ...rules.priority import book_name
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow, settings_of
 from ...store.unit import Unit
-from ..servers import NAMED, Server, ledger_pages, server_of, servers_of
+from ..servers import Server, ledger_pages, server_of, servers_of
 from ..values import Paused, moment
 from .queues import QueueState
 
@@ -164,8 +165,8 @@ class Servicing:
         if self.servers and not takers:
             return Wait("unserved", "No DAG that services this ring takes this origin")
         if takers and state.needs and all(room is not None and state.needs.exceeds(room) for room, _ in takers):
-            named = "".join(f"; blocks of {title} carry up to {room}" for room, title in takers[:NAMED])
-            more = f"; those of {len(takers) - NAMED:,} more carry less than it" if len(takers) > NAMED else ""
+            named = "".join(f"; blocks of {title} carry up to {room}" for room, title in takers[:LISTED])
+            more = f"; those of {len(takers) - LISTED:,} more carry less than it" if len(takers) > LISTED else ""
             return Wait("stuck", f"Its first message needs {state.needs}{named}{more}")
         overdue = self.overdue(state.origin, state.oldest)
         if overdue is not None:

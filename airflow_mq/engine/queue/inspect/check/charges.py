@@ -24,10 +24,8 @@ from ....store.unit import Unit
 from ...bills import entries_of
 from ...servers import ledger_pages
 from ...session import kept_charges
-from ..events import runs_of
+from ..events import ROWS, runs_of
 
-#: Rows of each kind that are read at once.
-ROWS = 256
 #: Fates of messages that an outcome finished, of set-aside ones, and of other attempts.
 FINISHED = {Fate.PROCESSED, Fate.DECLINED, Fate.TRANSFERRED, *WRONG.values()}
 ASIDE = {Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED}
