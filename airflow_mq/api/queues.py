@@ -310,13 +310,13 @@ def queue(conn_id: str, ring: str, origin: str, user: Reader, priority: Priority
         settings = opened_queue.inspect.origin_settings(origin)
         budgets = opened_queue.inspect.budgets(origin)
         quotas = opened_queue.inspect.fullness([origin])
-        if not (states or pages or budgets or quotas):
+        servicing = opened_queue.inspect.servicing(paused_by(user))
+        found = opened_queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=servicing.is_dag_paused)
+        if not (states or pages or budgets or quotas) and found.reason == "empty":
             raise HTTPException(404, "this queue is empty; its events record the outcomes of its messages")
         empty = QueueState(origin, priority, share=settings.share)
-        servicing = opened_queue.inspect.servicing(paused_by(user))
         recent = _read_recent(conn_id, opened_queue, servicing.now)
         (row,) = _rows(opened_queue, states or [empty], recent, servicing)
-        found = opened_queue.inspect.explain(origin, ahead=20, priority=priority, is_dag_paused=servicing.is_dag_paused)
     explained = Explained.of(found, sentence=capitalised(found.sentence, origin, *names_above(origin)))
     return QueueDetail.of(row, explain=explained, pages=pages, settings=settings, budgets=budgets, quotas=quotas)
 

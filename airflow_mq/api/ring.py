@@ -75,8 +75,8 @@ class Overdue(Schema):
 class Overview(Schema):
     """The ring: next queue, waiting queues, totals, and the latest block.
 
-    Waiting messages include those in flight, and exclude set-aside ones. `overdue` names the plans that should have
-    come by now.
+    Waiting messages include those in flight, and exclude set-aside and delayed ones: `due` is when the first delayed one
+    joins its queue. `overdue` names the plans that should have come by now.
     """
 
     ring: str
@@ -93,6 +93,7 @@ class Overview(Schema):
     set_aside: int
     paused: int
     oldest: datetime | None
+    due: datetime | None
     arcs: list[Arc]
     rest: Rest
     last_block: Block | None

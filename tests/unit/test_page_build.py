@@ -83,7 +83,7 @@ def test_commands_of_the_page_exist() -> None:
     found = re.findall(
         r"^(?:.*`)?(airflow-mq [a-z].*)`", text.replace("${at(place)}", place).replace("${id}", "00ff"), re.MULTILINE
     )
-    assert len(found) == 6
+    assert len(found) == 7
     for command in found:
         words = shlex.split(re.sub(r"\$\{[^}]*\}", "mq_default", command))
         assert parse_line(words[1:]).command, command

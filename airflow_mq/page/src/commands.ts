@@ -12,6 +12,7 @@ export const COMMANDS = {
 airflow-mq store upgrade --store sqlite:////data/queue.db`,
   createRing: (conn: string) => `airflow-mq ring create default --conn-id ${quoted(conn)}`,
   enqueue: (place: Place) => `airflow-mq enqueue acme/orders '{"order": 1}' ${at(place)}`,
+  status: (place: Place) => `airflow-mq status ${at(place)}`,
   paused: (place: Place) => `airflow-mq queue paused ${at(place)}`,
   payload: (id: string, place: Place) => `airflow-mq payload get ${id} --output payload ${at(place)}`,
   check: (place: Place) => `airflow-mq check ${at(place)}`,

@@ -56,9 +56,24 @@ def test_the_overview_is_the_ring_from_its_head_on(ask: Ask, ring: MessageQueue)
     assert [one["origin"] for one in data["arcs"]] == ring.inspect.ring_order()
     assert (data["waiting_messages"], data["waiting_bytes"], data["queues"], data["exact"]) == (30, 150, 3, True)
     assert data["in_flight"] == block.messages == sum(one["in_flight"] for one in data["arcs"]) > 0
+    assert data["due"] is None
     assert data["paused"] == 1 and [one["origin"] for one in data["arcs"] if one["paused"]] == ["c"]
     assert data["last_block"]["id"] == block.id and data["last_block"]["state"] == "planned"
     assert data["rest"] == {"queues": 0, "messages": 0, "size": 0}
+
+
+def test_a_ring_whose_messages_are_all_delayed_is_not_empty(ask: Ask, ring: MessageQueue) -> None:
+    ring.admin.change_ring(ordered=False, backoff=600)
+    ring.enqueue_messages("acme", [b"1"])
+    ring.service_queues(lambda delivery: Yield("their API is down"))
+
+    overview = ask("viewer", "GET", f"{of(ring)}/overview").json()
+    detail = ask("viewer", "GET", f"{of(ring)}/queue?origin=acme")
+
+    assert overview["queues"] == 0 and datetime.fromisoformat(overview["due"]) > datetime.now(timezone.utc)
+    assert detail.status_code == 200
+    assert detail.json()["explain"]["sentence"].startswith("1 message of acme is not due before ")
+    assert detail.json()["explain"]["remedies"][0].endswith("airflow-mq queue resume acme")
 
 
 def test_undrawn_queues_are_summed(ask: Ask, ring: MessageQueue) -> None:

@@ -285,7 +285,7 @@ class Foresight:
                 wakes = self.resumes_at(book.origin) if book.is_withheld else working_set.wakes_at(book)
                 if not book.skipped or (wakes is not None and wakes <= until):
                     return True
-        _, due = self.overlay.delayed_of(None, self.overlay.now)
+        due = self.overlay.next_due(self.overlay.now)
         return due is not None and due <= until
 
     @cached_property

@@ -185,7 +185,8 @@ class Inspect:
             names = dict.fromkeys(chain(islice(ready_books(working_set), most), asleep_books(working_set, most)))
             states = queue_states(unit, working_set, list(islice(names, most)), recent=RECENT)
             shown = [state for state in states if state.in_ring]
-            return RingState(moment(working_set.now), version, shown, in_flight)
+            due = working_set.reading.next_due(working_set.now)
+            return RingState(moment(working_set.now), version, shown, in_flight, None if due is None else moment(due))
 
     def ring_order(self, limit: int = 100, priority: str = REGULAR, seed: bytes | None = None) -> list[str]:
         """Return the origins with ready books of this priority, from the head of the ring.

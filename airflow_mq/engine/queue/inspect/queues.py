@@ -143,6 +143,8 @@ class RingState:
     queues: Sequence[QueueState]
     #: Messages of live blocks.
     in_flight: int
+    #: When the first delayed message is due; None if there is none.
+    due: datetime | None
 
 
 def queue_states(

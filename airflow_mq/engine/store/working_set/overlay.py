@@ -348,10 +348,14 @@ class Overlay(Source):
         sent = ((origin, id_, own[id_]) for origin, ids in wanted.items() for id_ in ids if id_ in own)
         return found + [InboxRow(origin, id_, len(heap), 1, False, b"", b"", heap=heap) for origin, id_, heap in sent]
 
-    def delayed_of(self, name: str | None, now: int) -> tuple[int, int | None]:
+    def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
         count, due = super().delayed_of(name, now)
-        own = [one.due for one in self._put_off if name in (None, one.posted.origin)]
+        own = [one.due for one in self._put_off if name == one.posted.origin]
         return count + len(own), min([*own, *([] if due is None else [due])], default=None)
+
+    def next_due(self, now: int) -> int | None:
+        due = super().next_due(now)
+        return min([*(one.due for one in self._put_off), *([] if due is None else [due])], default=None)
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
         own = (one.due for one in self._put_off if one.posted.origin == name and (one.page.index, one.item) == place)

@@ -203,9 +203,13 @@ class Source:
         """Return, for each (origin, id), at most `limit` rows after that id; payloads up to `inline` bytes."""
         return self.unit.inbox.after(self.ring_id, wanted, limit, inline)
 
-    def delayed_of(self, name: str | None, now: int) -> tuple[int, int | None]:
-        """Return the number of messages that are not due to join a queue, or any, and when the first of them is."""
+    def delayed_of(self, name: str, now: int) -> tuple[int, int | None]:
+        """Return the number of messages that are not due to join a queue, and when the first of them is."""
         return self.unit.inbox.delayed_of(self.ring_id, name, now)
+
+    def next_due(self, now: int) -> int | None:
+        """Return when the first message of the ring is due that is not due now."""
+        return next((due for due, _ in self.unit.inbox.delayed(self.ring_id, now, LATEST, 1)), None)
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
         """Return when the message joins its queue that waits aside since it left a place; None if none does."""

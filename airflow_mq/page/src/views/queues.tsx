@@ -6,7 +6,7 @@ import { Command } from "../parts/command";
 import { Filters } from "../parts/filters";
 import { Listing } from "../parts/listing";
 import { Named } from "../parts/named";
-import { Empty, Loaded } from "../parts/notice";
+import { Empty, Loaded, Notice } from "../parts/notice";
 import { PauseButton, paused } from "../parts/pause";
 import { Ring } from "../parts/ring";
 import { OverdueNotices, ServedLine, Totals } from "../parts/served";
@@ -14,7 +14,7 @@ import { Table, type Column } from "../parts/table";
 import { useLast, usePoll, useSettled } from "../poll";
 import { useWord } from "../route";
 import type { Forecast, ForecastBlock, Overview, Pauses, Queue } from "../types";
-import { age, atLeast, bytes, count, hour, localised, many, weight } from "../words";
+import { age, atLeast, bytes, clock, count, hour, localised, many, weight } from "../words";
 
 export function QueuesView() {
   const overview = useRing<Overview>("overview");
@@ -27,7 +27,8 @@ export function QueuesView() {
           <OverdueNotices overview={data} />
           {(data.queues > 0 || data.paused > 0) && <Totals overview={data} />}
           {pauses && <PausedQueues onClose={() => setPauses("")} />}
-          {data.queues === 0 ? <EmptyRing /> : <Waiting overview={data} />}
+          {data.due && <Delayed due={data.due} />}
+          {data.queues > 0 ? <Waiting overview={data} /> : !data.due && <EmptyRing />}
         </>
       )}
     </Loaded>
@@ -261,6 +262,17 @@ function None({ search }: { search: string }) {
     <Empty title="No queues yet">
       <p>The first message of an origin creates its queue.</p>
     </Empty>
+  );
+}
+
+/** Delayed messages are in no queue: the totals and the table leave them out. */
+function Delayed({ due }: { due: string }) {
+  return (
+    <Notice kind="note">
+      Messages are delayed: they are not due yet, or wait for their next attempt. The first one joins its queue at {clock(due)}. To count
+      them, run:
+      <Command>{COMMANDS.status(useHere())}</Command>
+    </Notice>
   );
 }
 
