@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 from argparse import Namespace
@@ -41,7 +42,8 @@ def set_aside_queue(session: Session, args: Namespace) -> None:
         near = "" if left else meant(queue, args.origin)
     session.out.answer(
         {"origin": args.origin, "set_aside": left},
-        f"{many(left, 'message')} of {args.origin} set aside; see `airflow-mq set-aside list --origin {args.origin}`"
+        f"{many(left, 'message')} of {args.origin} set aside; see `airflow-mq set-aside list --origin "
+        f"{shlex.quote(args.origin)}`"
         if left
         else f"{args.origin} has no waiting messages{near}",
     )

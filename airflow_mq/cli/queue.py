@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -116,7 +117,7 @@ def list_queues(session: Session, args: Namespace) -> None:
     if full:
         columns = (*columns[:-1], ("full>", lambda row: percent(full.get(row[1].origin))), columns[-1])
     if session.out.items(rows, columns, empty, values) and len(shown) < len(found):
-        how = f"continue with --after {shown[-1].origin}" if sort == "name" else "see --limit"
+        how = f"continue with --after {shlex.quote(shown[-1].origin)}" if sort == "name" else "see --limit"
         session.out.remark(f"there are more: {how}")
     if shuffles:
         session.out.remark("each block of this ring draws its own order; give its --seed, which `block show` prints")
@@ -140,7 +141,7 @@ def pause(session: Session, args: Namespace) -> None:
     what = f"{args.origin} and all below it" if args.below else args.origin
     session.out.answer(
         {"paused": args.origin, "below": args.below},
-        f"paused {what}; enqueuing goes on; to resume: airflow-mq queue resume {args.origin}",
+        f"paused {what}; enqueuing goes on; to resume: airflow-mq queue resume {shlex.quote(args.origin)}",
     )
     if near:
         session.out.remark(f"{args.origin} has no messages{near}")
@@ -285,7 +286,8 @@ def show(session: Session, args: Namespace) -> None:
     value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
     value |= {"budgets": budgets} | ({"stored": full.stored} if full else {})
     session.out.fields(pairs, value)
-    how = f"{args.origin} has no messages{near}" if near else f"why it waits: airflow-mq explain {args.origin}"
+    command = f"airflow-mq explain {shlex.quote(args.origin)}"
+    how = f"{args.origin} has no messages{near}" if near else f"why it waits: {command}"
     session.out.remark(how)
 
 

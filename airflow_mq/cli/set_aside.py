@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def list_set_aside(session: Session, args: Namespace) -> None:
     if not session.out.items(found, columns, empty, map(_plain, found)):
         return
     if more:
-        session.out.remark(f"there are more: continue with --after {found[-1].address}")
+        session.out.remark(f"there are more: continue with --after {shlex.quote(str(found[-1].address))}")
     session.out.remark("what happened to one: airflow-mq message history ADDRESS")
     session.out.remark("to decide: airflow-mq set-aside requeue, execute or discard, each with --help")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,8 +40,6 @@ def test_every_command_has_help(path: tuple[str, ...], capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("path", [(), *paths(TREE)], ids=" ".join)
 def test_every_example_can_be_read(path: tuple[str, ...]) -> None:
-    import shlex
-
     from airflow_mq.cli.parser import parse_line
 
     entry: Entry | None = None
@@ -277,6 +276,21 @@ def test_an_output_that_is_closed_or_full_is_no_defect(redirection: str, code: i
     done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
     assert done.returncode == code and ("No space left on device" in done.stderr) is bool(code)
     assert "report it" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_commands_that_answers_suggest_quote_the_names_of_senders(mq: Terminal) -> None:
+    origin = "x; echo 'it is $(id)'"
+    quoted = shlex.quote(origin)
+    mq("enqueue", origin, "1")
+    mq("enqueue", "y", "2")
+    assert f"airflow-mq queue resume {quoted}" in mq("queue", "pause", origin).out
+    assert f"airflow-mq explain {quoted}" in mq("queue", "show", origin).out
+    assert f"--after {quoted}" in mq("queue", "list", "--sort", "name", "--limit", "1").out
+    assert f"airflow-mq enqueue {shlex.quote('; id')} " in mq("message", "list", "; id").out
+    mq("queue", "resume", origin)
+    assert f"`airflow-mq set-aside list --origin {quoted}`" in mq("admin", "set-aside-queue", origin).out
+    mq("admin", "set-aside-queue", "y")
+    assert f"--after {shlex.quote(f'{origin}:0:0')}" in mq("set-aside", "list", "--limit", "1").out
 
 
 def test_an_address_beyond_every_page_is_a_wrong_argument(mq: Terminal) -> None:
