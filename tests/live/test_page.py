@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -744,6 +744,17 @@ def test_an_old_reading_is_marked_until_it_is_refreshed(chromium: Browser, world
         retry.evaluate("button => button.click()")
         expect(shown.get_by_text("Stale.")).to_have_count(0)
         seen.wrong.clear()  # the browser itself logged the missing answers
+
+
+def test_a_ring_of_delayed_messages_is_not_called_empty(seen: Seen, world: World) -> None:
+    world.make_ring("page-delayed")
+    with world.queue("page-delayed") as queue:
+        queue.enqueue_message("late", b"{}", not_before=datetime.now(timezone.utc) + timedelta(days=1))
+    shown = seen.open("queues", "page-delayed")
+    expect(shown.get_by_text("Messages are delayed")).to_be_visible()
+    expect(shown.get_by_role("button", name=re.compile("^Copy airflow-mq status "))).to_be_visible()
+    expect(shown.get_by_role("heading", name="This ring is empty")).to_have_count(0)
+    assert_accessible(seen.page, "a ring of delayed messages")
 
 
 def test_what_is_empty_teaches(seen: Seen) -> None:

@@ -96,7 +96,7 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     with seen.page.expect_request("**/set-aside/requeue") as asked:
         seen.confirm("Requeue", reason="which of them fit?")
     assert asked.value.post_data_json == {"reason": "overweight", "why": "which of them fit?"}
-    expect(shown.get_by_text(re.compile(r"0 messages requeued\. 60 stay set aside"))).to_be_visible()
+    expect(shown.get_by_text(re.compile(r"0 messages requeued\. 60 were not: it weighs "))).to_be_visible()
     shown.get_by_label("Reason").select_option("")
     expect(pages).to_have_text("Page 1 · 60 in all")
     shown.get_by_role("checkbox", name="All on this page").check()
@@ -112,6 +112,44 @@ def test_all_that_is_set_aside_is_judged_though_not_all_is_shown(seen: Seen, wor
     expect(shown.get_by_role("button", name="Requeue all 60")).to_have_count(0)
     with world.queue("page-heavy") as queue:
         assert queue.set_aside.list() == []
+
+
+def test_a_message_that_another_tab_discarded_is_not_discarded_again(seen: Seen, world: World) -> None:
+    set_aside_in(world, "page-tabs")
+    shown = seen.open("set-aside", "page-tabs")
+    shown.get_by_role("button", name="Discard archive:0:0").click()
+    with world.queue("page-tabs") as queue:
+        queue.set_aside.discard(["archive:0:0"], "in the other tab")
+    seen.confirm("Discard for good", reason="in this tab")
+    announced = shown.locator(".notice", has_text=re.compile(r"^0 messages discarded\. 1 was not: "))
+    expect(announced).to_have_class(re.compile(r"\bwarn\b"))
+
+
+def test_figures_of_a_part_of_the_queues_are_lower_bounds(seen: Seen) -> None:
+    def uncounted(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "exact": False})
+
+    seen.page.route("**/overview", uncounted)
+    shown = seen.open("queues", RING)
+    expect(shown.get_by_text("≥ 3,000 of ≥ 3,000 queues wait")).to_be_visible()
+    expect(shown.get_by_role("group", name=re.compile("^The ready ring: ≥ 3,000 queues with ≥ "))).to_be_visible()
+
+
+def test_a_session_that_ended_leads_to_the_sign_in(seen: Seen, world: World) -> None:
+    set_aside_in(world, "page-ended")
+    shown = seen.open("set-aside", "page-ended")
+    discard = shown.get_by_role("button", name="Discard archive:0:0")
+    expect(discard).to_be_visible()
+    seen.page.route("**/set-aside*", lambda route: route.fulfill(status=401, json={"detail": "Not authenticated"}))
+    seen.page.route("**/discard", lambda route: route.fulfill(status=401, json={"detail": "Not authenticated"}))
+    stale = shown.locator(".stale", has_text="your session has expired.")
+    expect(stale.get_by_role("link", name="Sign in")).to_be_visible()
+    discard.click()
+    dialog = seen.page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("it is empty")
+    dialog.get_by_role("button", name="Discard for good").click()
+    expect(dialog.get_by_role("alert").get_by_role("link", name="Sign in")).to_be_visible()
+    seen.wrong.clear()  # the browser itself logged the refusals
 
 
 def test_all_that_one_error_set_aside_is_requeued(seen: Seen, world: World) -> None:

@@ -198,6 +198,22 @@ def test_page_writes_weights_times_and_sizes_as_commands_do(built: SimpleNamespa
 
 
 @pytest.mark.slow
+def test_page_names_a_response_of_another_server(built: SimpleNamespace) -> None:
+    script = (
+        'globalThis.document = { baseURI: "http://localhost/" };\n'
+        'globalThis.fetch = async () => new Response("<html>Sign in</html>");\n'
+        'const { get, post } = await import("./api.mjs");\n'
+        'const asked = [get("me", {}, new AbortController().signal), post("pause")];\n'
+        "console.log(JSON.stringify((await Promise.allSettled(asked)).map(({ reason }) => reason.message)));\n"
+    )
+
+    found = printed(built, "api", script)
+
+    text = "Another server answered, perhaps to sign you in: reload this page."
+    assert found == [text, f"{text} It is not known whether this was done: look before you repeat it."]
+
+
+@pytest.mark.slow
 def test_page_names_a_response_that_stops_in_its_middle(built: SimpleNamespace) -> None:
     script = (
         'globalThis.document = { baseURI: "http://localhost/" };\n'

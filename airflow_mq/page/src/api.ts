@@ -51,6 +51,7 @@ export const post = <T>(path: string, body: unknown = {}, signal?: AbortSignal, 
 async function send<T>(address: string, options: RequestInit, longest = LONGEST): Promise<T> {
   const late = AbortSignal.timeout(longest);
   const signal = options.signal ? AbortSignal.any([options.signal, late]) : late;
+  const unknown = options.signal ? "" : " It is not known whether this was done: look before you repeat it.";
   let answer: Response;
   let text: string;
   try {
@@ -58,12 +59,12 @@ async function send<T>(address: string, options: RequestInit, longest = LONGEST)
     text = await answer.text();
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    const unknown = options.signal ? "" : " It is not known whether this was done: look before you repeat it.";
     throw new ApiError(`Airflow's API server does not answer.${unknown}`, 0);
   }
-  if (answer.ok) return JSON.parse(text) as T;
-  const body = (await new Response(text).json().catch(() => ({}))) as Answer;
-  throw new ApiError(words(answer.status, body.detail), answer.status, body.fields);
+  const body = (await new Response(text).json().catch(() => null)) as (T & Answer) | null;
+  if (answer.ok && body === null) throw new ApiError(`Another server answered, perhaps to sign you in: reload this page.${unknown}`, 0);
+  if (answer.ok) return body as T;
+  throw new ApiError(words(answer.status, body?.detail), answer.status, body?.fields);
 }
 
 type Answer = { detail?: unknown; fields?: Record<string, string> };

@@ -12,7 +12,7 @@ export type Here = {
   ring: string;
   me: Me;
   /** Announce a result, on screen and to screen readers. */
-  announce: (text: string, link?: { href: string; text: string }) => void;
+  announce: (text: string, link?: { href: string; text: string }, kind?: "good" | "warn") => void;
 };
 
 export const HereContext = createContext<Here | null>(null);

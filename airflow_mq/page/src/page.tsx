@@ -119,12 +119,12 @@ function Choose({ label, value, of, onChange }: { label: string; value: string; 
   );
 }
 
-type Announcement = { text: string; link?: { href: string; text: string } };
+type Announcement = { text: string; link?: { href: string; text: string }; kind: "good" | "warn" };
 
 function WithRing({ conn, ring, route }: { conn: string; ring: string; route: Route }) {
   const me = usePoll<Me>(`me ${conn}`, (signal) => get<Me>("me", { conn_id: conn }, signal), null);
   const [announced, setAnnounced] = useState<Announcement | null>(null);
-  const announce = useCallback((text: string, link?: Announcement["link"]) => setAnnounced({ text, link }), []);
+  const announce = useCallback<Here["announce"]>((text, link, kind = "good") => setAnnounced({ text, link, kind }), []);
   const here = useMemo<Here | null>(() => me.data && { conn, ring, me: me.data, announce }, [conn, ring, me.data, announce]);
   if (!here) return me.error ? <Failure error={me.error} /> : <p className="muted">Loading…</p>;
   return (
@@ -132,7 +132,7 @@ function WithRing({ conn, ring, route }: { conn: string; ring: string; route: Ro
       <Tabs view={route.view} of={{ conn, ring }} />
       <div role="status" aria-live="polite">
         {announced && (
-          <div className="notice good row between">
+          <div className={`notice ${announced.kind} row between`}>
             <span>
               {announced.text} {announced.link && <a href={announced.link.href}>{announced.link.text}</a>}
             </span>

@@ -2,7 +2,7 @@
 
 import { useEffect, useId, useRef, useState, type ReactNode } from "react";
 
-import { Notice } from "./notice";
+import { Failure } from "./notice";
 
 type Props = {
   title: string;
@@ -18,7 +18,7 @@ type Props = {
 export function Dialog({ title, confirm, danger, barred, children, onConfirm, onClose }: Props) {
   const element = useRef<HTMLDialogElement>(null);
   const [busy, setBusy] = useState(false);
-  const [wrong, setWrong] = useState<string | null>(null);
+  const [wrong, setWrong] = useState<Error | null>(null);
   const name = useId();
   useEffect(() => element.current?.showModal(), []);
   function close() {
@@ -35,7 +35,7 @@ export function Dialog({ title, confirm, danger, barred, children, onConfirm, on
       await onConfirm();
       close();
     } catch (error) {
-      setWrong((error as Error).message);
+      setWrong(error as Error);
       setBusy(false);
     }
   }
@@ -60,7 +60,7 @@ export function Dialog({ title, confirm, danger, barred, children, onConfirm, on
       >
         <h2 id={name}>{title}</h2>
         {children}
-        {wrong && <Notice kind="bad">{wrong}</Notice>}
+        {wrong && <Failure error={wrong} />}
         <div className="row end">
           <button type="button" aria-disabled={busy} onClick={() => !busy && close()}>
             Cancel

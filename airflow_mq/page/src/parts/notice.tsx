@@ -14,12 +14,14 @@ export function Notice({ kind, children }: { kind: "bad" | "warn" | "good" | "no
   );
 }
 
-export function Failure({ error }: { error: Error }) {
+export const Failure = ({ error }: { error: Error }) => <Notice kind="bad"><Reason error={error} /></Notice>;
+
+function Reason({ error }: { error: Error }) {
   const signIn = `${below("api/v2/auth/login")}?${new URLSearchParams({ next: location.href })}`;
   return (
-    <Notice kind="bad">
+    <>
       {error.message} {error instanceof ApiError && error.status === 401 && <a href={signIn}>Sign in</a>}
-    </Notice>
+    </>
   );
 }
 
@@ -59,7 +61,7 @@ function Stale({ from }: { from: Polled<unknown> }) {
   }, []);
   return (
     <div className="notice warn stale" role="status">
-      <strong>Stale.</strong> {from.error?.message} This data is from {span((now - (from.at ?? now)) / 1000)} ago.{" "}
+      <strong>Stale.</strong> {from.error && <Reason error={from.error} />} This data is from {span((now - (from.at ?? now)) / 1000)} ago.{" "}
       <button onClick={from.refresh}>Retry</button>
     </div>
   );

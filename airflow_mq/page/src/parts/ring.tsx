@@ -3,7 +3,7 @@
 import { useState, type KeyboardEvent } from "react";
 
 import type { Arc, Overview } from "../types";
-import { bytes, compact, count, many } from "../words";
+import { atLeast, bytes, compact, count, many } from "../words";
 import { colour } from "./colours";
 
 const SIZE = 400;
@@ -82,7 +82,7 @@ export function Ring({ overview, isNext, lead }: Props) {
   }
   const head = shown.find(({ arc }) => arc && isNext(arc));
   const gap = shown.length > 1 ? 0.0012 : 0;
-  const label = `The ready ring: ${many(overview.ready, "queue")} with ${many(overview.waiting_messages, "message")}. ${
+  const label = `The ready ring: ${queues(overview)} with ${atLeast(many(overview.waiting_messages, "message"), !overview.exact)}. ${
     head ? `It is the turn of ${head.name}.` : ""
   } The table lists the same queues.`;
   return (
@@ -138,6 +138,8 @@ export function Ring({ overview, isNext, lead }: Props) {
   );
 }
 
+const queues = ({ ready, exact }: Overview) => atLeast(many(ready, "queue"), !exact);
+
 const flown = (arc: Arc) => Math.min(1, Math.max(0.04, arc.in_flight / Math.max(1, arc.messages)));
 
 function cut(text: string, most: number): string {
@@ -146,7 +148,7 @@ function cut(text: string, most: number): string {
 }
 
 function Middle({ overview, head, over }: { overview: Overview; head: Piece | undefined; over: Piece | null }) {
-  const [name, figure, unit] = over ? details(over, overview) : ["next:", head ? cut(head.name, 16) : "–", many(overview.ready, "queue")];
+  const [name, figure, unit] = over ? details(over, overview) : ["next:", head ? cut(head.name, 16) : "–", queues(overview)];
   return (
     <g className="middle" aria-hidden="true">
       <text x={MIDDLE} y={MIDDLE - 34}>

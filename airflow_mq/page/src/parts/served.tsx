@@ -57,7 +57,7 @@ export function Totals({ overview }: { overview: Overview }) {
   const totals: [string, string, string?][] = [
     ["messages wait", `${sure(count(overview.waiting_messages))} (${sure(bytes(overview.waiting_bytes))})`],
     ["of them in flight", count(overview.in_flight), here.href("blocks")],
-    [`of ${sure(many(overview.queues, "queue"))} wait`, count(overview.ready)],
+    [`of ${sure(many(overview.queues, "queue"))} wait`, sure(count(overview.ready))],
     ["set aside for a decision", atLeast(count(overview.set_aside), overview.set_aside >= MOST_ASIDE), here.href("set-aside")],
     [overview.paused === 1 ? "paused origin" : "paused origins", count(overview.paused), here.href("queues", { paused: "shown" })],
   ];

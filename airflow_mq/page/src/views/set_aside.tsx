@@ -3,7 +3,7 @@
 import { useRef, useState } from "react";
 
 import { below } from "../api";
-import { useHere, useRing } from "../context";
+import { useHere, useRing, type Here } from "../context";
 import { Dialog, Field } from "../parts/dialog";
 import { Listing } from "../parts/listing";
 import { Action, Empty, Loaded, Notice } from "../parts/notice";
@@ -264,9 +264,13 @@ function Chosen({ rows }: { rows: SetAsideMessage[] }) {
   );
 }
 
-const refusals = (answer: Decided) =>
-  (answer.refused.length ? ` ${many(answer.stayed, "stays", "stay")} set aside: ${answer.refused[0]!.why}${answer.excluded.length ? "." : ""}` : "") +
-  answer.excluded.map((sentence) => ` ${sentence}`).join("");
+function announceDecided(here: Here, answer: Decided, what: string) {
+  // Another person may have decided meanwhile: such a message is not set aside any more.
+  const refused = answer.refused[0];
+  const texts = [`${many(answer.done, "message")} ${what}.`];
+  if (refused) texts.push(`${many(answer.stayed, "was", "were")} not: ${refused.why}${answer.excluded.length ? "." : ""}`);
+  here.announce([...texts, ...answer.excluded].join(" "), undefined, answer.done ? "good" : "warn");
+}
 
 /** The reason why none of these messages can be requeued now, or null. */
 const stays = (rows: SetAsideMessage[]) =>
@@ -282,7 +286,7 @@ function Requeue({ decision, onDone, onClose }: DialogProps) {
       ...(decision.all?.filters ?? { addresses: decision.rows.map((row) => row.address) }),
       why: why.trim(),
     });
-    here.announce(`${many(answer.done, "message")} requeued.${refusals(answer)}`);
+    announceDecided(here, answer, "requeued");
     onDone();
   }
   return (
@@ -303,7 +307,7 @@ function RequeueByError({ decision, onDone, onClose }: DialogProps) {
   const messages = total === null ? "messages" : total === Infinity ? "all messages" : many(total, "message");
   async function requeue() {
     const answer = await here.post<Decided>("set-aside/requeue", { error, why: why.trim() });
-    here.announce(`${many(answer.done, "message")} requeued.${refusals(answer)}`);
+    announceDecided(here, answer, "requeued");
     onDone();
   }
   return (
@@ -336,7 +340,7 @@ function Discard({ decision, onDone, onClose }: DialogProps) {
       addresses: decision.rows.map((row) => row.address),
       why: why.trim(),
     });
-    here.announce(`${many(answer.done, "message")} discarded.${refusals(answer)}`);
+    announceDecided(here, answer, "discarded");
     onDone();
   }
   return (
