@@ -17,7 +17,7 @@ from ..words import capitalised, many, outcomes, percent, size
 from .arguments import BLOCK_LIMIT, BLOCK_SEED, EVERY, limit, positive, setting, words
 from .command import Group, command, option
 from .near import meant
-from .queue import HOW_TO_BEGIN
+from .queue import nothing_waits
 from .serialisation import as_percent, record
 from .session import Session, store_now
 
@@ -131,8 +131,9 @@ def dry_run(session: Session, args: Namespace) -> None:
 
 
 def _nothing(queue: MessageQueue) -> str:
-    is_any = queue.inspect.ring(1).queues
-    return "all ready queues are being skipped; see `airflow-mq queue list`" if is_any else HOW_TO_BEGIN
+    ring = queue.inspect.ring(1)
+    skipped = "all ready queues are being skipped; see `airflow-mq queue list`"
+    return skipped if ring.queues else nothing_waits(ring.due)
 
 
 def _named(one: ForecastQueue) -> str:

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import TextIOWrapper
 from urllib.parse import quote
 
@@ -28,11 +29,14 @@ def run_line(argv: Sequence[str] | None = None) -> int:
     try:
         args = parse_line(words)
     except UsageError as error:
-        error_line(str(error), "UsageError", USAGE, as_json="--json" in words)
-        return USAGE
+        args = Namespace(run=partial(_refuse, error), json="--json" in words)
     except SystemExit as done:  # argparse has printed the help that was asked for
         return int(done.code or 0)
     return run(args)
+
+
+def _refuse(error: UsageError, *_: object) -> None:
+    raise error
 
 
 def _complete() -> None:

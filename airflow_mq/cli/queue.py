@@ -21,16 +21,18 @@ from ..words import many, percent, size, span
 from .arguments import ORDERED, ORIGIN, hexadecimal, limit, positive, weight, when, why, words
 from .command import Group, UsageError, command, option
 from .near import meant, question
+from .output import shown
 from .serialisation import changes_of, in_words, record
 from .session import Session
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ..engine.queue import MessageQueue
     from ..engine.queue.inspect.queues import QueueState
     from ..engine.queue.inspect.servicing import Servicing
     from ..engine.queue.values import Paused
 
-HOW_TO_BEGIN = "nothing waits here; send a message: airflow-mq enqueue acme 'an order'"
 _SETTINGS = tuple(vars(DEFAULT_SETTINGS))
 
 #: The orders of a list of queues.
@@ -66,6 +68,12 @@ def fullest(queue: MessageQueue, origins: Sequence[str]) -> dict[str, float]:
     found = {one.path: one.part for one in queue.inspect.fullness(origins)}
     parts = {origin: [found.get(path, -1.0) for path in paths_of(origin, queue.config.paths)] for origin in origins}
     return {origin: max(own) for origin, own in parts.items() if max(own) >= 0}
+
+
+def nothing_waits(due: datetime | None) -> str:
+    """Return the text of a ring without queues: when its first delayed message is due, or how to send one."""
+    how = "send a message: airflow-mq enqueue acme 'an order'"
+    return f"nothing waits here; {how if due is None else f'the first delayed message joins its queue at {shown(due)}'}"
 
 
 @command(
@@ -104,20 +112,22 @@ def list_queues(session: Session, args: Namespace) -> None:
             found = backlog.deepest or backlog.oldest
         # An origin may have two queues, and one page by name holds both.
         origins = set(islice(dict.fromkeys(one.origin for one in found), args.limit))
-        shown = [one for one in found if one.origin in origins] if sort == "name" else found[: args.limit]
-        rows = rows_of(shown, queue.inspect.servicing(), queue.admin.paused(), turns=sort == "turn")
-        near = meant(queue, args.prefix) if not rows and args.prefix else ""
-        full = fullest(queue, [one.origin for one in shown])
+        listed = [one for one in found if one.origin in origins] if sort == "name" else found[: args.limit]
+        rows = rows_of(listed, queue.inspect.servicing(), queue.admin.paused(), turns=sort == "turn")
+        if args.prefix:
+            empty = "" if rows else f"no queue begins with {args.prefix}{meant(queue, args.prefix)}"
+        else:
+            empty = "" if rows else nothing_waits(queue.inspect.ring(1).due)
+        full = fullest(queue, [one.origin for one in listed])
         shuffles = queue.config.order == "shuffle" and sort == "turn" and args.seed is None
     values = [record(state, "name", "ready", turn=turn, why=why) for turn, state, why in rows]
     for value, (_, state, _) in zip(values, rows if full else ()):
         value["full"] = full.get(state.origin)
-    empty = f"no queue begins with {args.prefix}{near}" if args.prefix else HOW_TO_BEGIN
     columns = QUEUES if sort == "turn" else QUEUES[1:]
     if full:
         columns = (*columns[:-1], ("full>", lambda row: percent(full.get(row[1].origin))), columns[-1])
-    if session.out.items(rows, columns, empty, values) and len(shown) < len(found):
-        how = f"continue with --after {shlex.quote(shown[-1].origin)}" if sort == "name" else "see --limit"
+    if session.out.items(rows, columns, empty, values) and len(listed) < len(found):
+        how = f"continue with --after {shlex.quote(listed[-1].origin)}" if sort == "name" else "see --limit"
         session.out.remark(f"there are more: {how}")
     if shuffles:
         session.out.remark("each block of this ring draws its own order; give its --seed, which `block show` prints")

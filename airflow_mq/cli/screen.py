@@ -14,7 +14,7 @@ from .. import words
 from ..sheets import Columns, cells
 from ..words import many, outcomes, span
 from .output import shown
-from .queue import HOW_TO_BEGIN, QUEUES
+from .queue import QUEUES, nothing_waits
 from .tables import cut, layout
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def queue_lines(look: Look, width: int | None) -> list[Text]:
     """Return a heading and a line for each queue."""
     columns = QUEUES if width is None or width >= _NARROW else [QUEUES[place] for place in (0, 1, 2, 6)]
     columns = columns if look.sort == "turn" else columns[1:]
-    return layout(*cells(columns, look.rows()), width, shown) if look.queues else [Text(HOW_TO_BEGIN)]
+    return layout(*cells(columns, look.rows()), width, shown) if look.queues else [Text(nothing_waits(look.due))]
 
 
 def block_lines(look: Look, width: int | None, most: int) -> list[Text]:

@@ -40,6 +40,8 @@ class Look:
     #: The first queues, in the requested order.
     queues: Sequence[QueueState]
     in_flight: int
+    #: When the first delayed message is due; None if there is none.
+    due: datetime | None
     #: The totals of this reading, or of an earlier one if counting takes long.
     backlog: Backlog
     pauses: Sequence[Paused]
@@ -103,6 +105,7 @@ class Watcher:
             sort=self.sort,
             queues={"turn": state.queues, "backlog": self._backlog.deepest, "oldest": self._backlog.oldest}[self.sort],
             in_flight=state.in_flight,
+            due=state.due,
             backlog=self._backlog,
             pauses=queue.admin.paused(),
             blocks=[*running, *(block for block in queue.blocks.list(limit=BLOCKS) if block.id not in ids)],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Route, expect
 
-from airflow_mq import Weight, Yield
+from airflow_mq import Address, Weight, Yield
 from tests.live.conftest import World
 from tests.live.looking import Seen, assert_accessible, picture
 
@@ -119,7 +119,7 @@ def test_a_message_that_another_tab_discarded_is_not_discarded_again(seen: Seen,
     shown = seen.open("set-aside", "page-tabs")
     shown.get_by_role("button", name="Discard archive:0:0").click()
     with world.queue("page-tabs") as queue:
-        queue.set_aside.discard(["archive:0:0"], "in the other tab")
+        queue.set_aside.discard([Address("archive", 0, 0)], "in the other tab")
     seen.confirm("Discard for good", reason="in this tab")
     announced = shown.locator(".notice", has_text=re.compile(r"^0 messages discarded\. 1 was not: "))
     expect(announced).to_have_class(re.compile(r"\bwarn\b"))

@@ -278,6 +278,19 @@ def test_an_output_that_is_closed_or_full_is_no_defect(redirection: str, code: i
     assert "report it" not in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_ring_of_delayed_messages_is_not_called_empty(mq: Terminal) -> None:
+    mq("enqueue", "late", "1", "--delay", "1d")
+    for command in ("queue list", "queue list --sort oldest", "block dry-run", "status", "top --once"):
+        text = mq(*command.split()).out
+        assert "nothing waits here; the first delayed message joins its queue at 20" in text, command
+        assert "send a message" not in text
+
+
+def test_a_wrong_command_line_is_one_without_standard_error(mq: Terminal) -> None:
+    command = 'exec "$0" -m airflow_mq no-such-command 2>&-'
+    assert subprocess.run(["sh", "-c", command, sys.executable], check=False).returncode == 2
+
+
 def test_commands_that_answers_suggest_quote_the_names_of_senders(mq: Terminal) -> None:
     origin = "x; echo 'it is $(id)'"
     quoted = shlex.quote(origin)
