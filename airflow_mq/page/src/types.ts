@@ -424,8 +424,8 @@ export interface components {
          * Overview
          * @description The ring: next queue, waiting queues, totals, and the latest block.
          *
-         *     Waiting messages include those in flight, and exclude set-aside and delayed ones: `due` is when the first delayed one
-         *     joins its queue. `overdue` names the plans that should have come by now.
+         *     Waiting messages include those in flight, and exclude set-aside and delayed ones. `due` is when the first delayed
+         *     message joins its queue. `overdue` names the plans that should have come by now.
          */
         Overview: {
             /** Ring */
