@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_476),
-    "lines of store": Budget(9_034),
-    "lines of queue": Budget(11_890),
-    "lines of the engine": Budget(28_400, 19_500),
-    "lines of the command line": Budget(5_846),
-    "lines of the package": Budget(51_391, 38_000),
+    "lines of store": Budget(9_042),
+    "lines of queue": Budget(11_893),
+    "lines of the engine": Budget(28_411, 19_500),
+    "lines of the command line": Budget(5_870),
+    "lines of the package": Budget(51_427, 38_000),
     "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
