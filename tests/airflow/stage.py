@@ -83,7 +83,8 @@ class Run:
         ti = TaskInstance(dag_id=self.dag_id, run_id=self.run_id, task_id=task_id, map_index=map_index)
         emitted = SimpleNamespace(add=self._emit)
         return {
-            "ti": ti, "dag_run": SimpleNamespace(triggering_user_name=None), "outlet_events": _Always(emitted),
+            "ti": ti, "dag": SimpleNamespace(has_task=bool), "dag_run": SimpleNamespace(triggering_user_name=None),
+            "outlet_events": _Always(emitted),
             "triggering_asset_events": {"any": [SimpleNamespace(extra=extra) for extra in self.called_by]},
         }  # fmt: skip
 

@@ -66,7 +66,7 @@ def test_the_tasks_of_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> No
             rest = PlanBlockOperator(task_id="rest", limit=nothing, lease=nothing, patience="{{ params.none }}",
                                      share_below=nothing, **rules)
             settles = SettleBlockOperator.partial(
-                task_id="settles", process_task_id="none", mq_conn_id="mq_stage"
+                task_id="settles", mq_conn_id="mq_stage"
             ).expand(plan_task_id=["rest", "plan"])
             process >> settle >> rest >> settles
             mapped = PlanBlockOperator.partial(task_id="mapped", lease=1, **rules).expand(limit=[[1, 1000], "[2, 1000]"])
@@ -87,6 +87,38 @@ def test_the_tasks_of_a_block(run_dag: RunDag, sqlite_queue: MessageQueue) -> No
     assert (plan.lease, tuple(plan.limit)) == (5000, (3, 1 << 20))
     assert blocks[f"here:scene/{run.run_id}/rest"].limit == sqlite_queue.config.service_weight
     assert [blocks[f"here:scene/{run.run_id}/mapped[{index}]"].limit.time for index in (0, 1)] == [1, 2]
+
+
+@pytest.mark.parametrize(("wrong", "found"), [("plan", {"parts", "settle"}), ("process", {"settle"})])
+def test_a_task_that_the_dag_does_not_have_is_named(
+    run_dag: RunDag, sqlite_queue: MessageQueue, capfd: pytest.CaptureFixture[str], wrong: str, found: set[str]
+) -> None:
+    """Else the run succeeds, although nothing is processed or a part fails: in a group, each id begins with its name."""
+    fill(sqlite_queue, {"a": [b"1"]})
+
+    run = run_dag(
+        f"""
+        from airflow.sdk import TaskGroup
+        from airflow_mq.operators.blocks import PlanBlockOperator, SettleBlockOperator
+
+        named = {{"plan": {{"plan_task_id": "group.plan"}}, "process": {{"process_task_id": "group.parts"}}}}
+        del named["{wrong}"]
+        with DAG("scene", schedule=None), TaskGroup("group"):
+            plan = PlanBlockOperator(task_id="plan", processors=Processors(ALL), mq_conn_id="mq_stage")
+
+            @task.message_processor(processors=Processors(ALL), mq_conn_id="mq_stage", **named.get("plan", {{}}))
+            def parts(payload):
+                pass
+
+            settle = SettleBlockOperator(task_id="settle", mq_conn_id="mq_stage",
+                                         **named.get("plan", {{}}), **named.get("process", {{}}))
+            [plan, parts.expand(part=plan.output)] >> settle
+        """
+    )
+
+    assert run.state == "failed"
+    assert {name.rpartition(".")[2] for name, ends in ended(run).items() if "failed" in ends} == found
+    assert f"invalid {wrong}_task_id '{wrong}': this DAG has no such task" in capfd.readouterr().out
 
 
 def test_a_value_that_is_no_number_is_named(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
 from airflow_mq.operators.base import RETURNED, QueueOperator, key_of, server_name, whole_of
-from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at
+from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at, refuse_unknown_tasks
 from airflow_mq.processors import AnyProcessors, Processors
 from airflow_mq.words import many, outcomes, weight
 
@@ -82,6 +82,7 @@ class SettleBlockOperator(QueueOperator):
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
 
     def execute(self, context: Context) -> Summary | None:
+        refuse_unknown_tasks(context, plan_task_id=self.plan_task_id, process_task_id=self.process_task_id)
         states = task_states(context, [self.plan_task_id, self.process_task_id])
         if states.get(self.plan_task_id) == "skipped":
             raise AirflowSkipException(f"{self.plan_task_id} was skipped: there is no block to settle")

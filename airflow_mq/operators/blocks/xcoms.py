@@ -76,8 +76,19 @@ def exchange_at(exchange: str | ObjectStoragePath) -> str:
     return open_by(exchange.fs, exchange.protocol, exchange.path)
 
 
+def refuse_unknown_tasks(context: Context, **named: str) -> None:
+    """Fail if an argument names no task of the DAG: without it, a block is neither processed nor its failures seen."""
+    for argument, task_id in named.items():
+        if not context["dag"].has_task(task_id):
+            raise AirflowFailException(
+                f"invalid {argument} {task_id!r}: this DAG has no such task; set it to the task_id of that task, which "
+                "in a task group begins with the group's id"
+            )
+
+
 def planned_block(context: Context, plan_task_id: str) -> PlannedBlock:
     """Return the block that a task planned; skip the task if there is none."""
+    refuse_unknown_tasks(context, plan_task_id=plan_task_id)
     block = context["ti"].xcom_pull(task_ids=plan_task_id, key=BLOCK)
     if not isinstance(block, Mapping) or not block.get("token"):
         raise AirflowSkipException(f"{plan_task_id} planned no block: there is nothing to process")
