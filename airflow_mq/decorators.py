@@ -8,13 +8,14 @@
 
 The signature decides what the function receives: a function of one parameter the `Delivery` (payload, origin, id,
 address, attempt, headers, block, sent_at), else `payload`, `origin` and `message`, the delivery, by name. Parameters
-with the default None that have names of Airflow's context, such as `params=None`, receive these values.
+with the default None that have names of Airflow's context, such as `params=None`, receive these values, and `**context`
+receives all of them.
 
 The task services the ready queues within the weight, in its own process, and calls the function for each message; the
 return value is the message's outcome. Mapped over the parts of a plan, the task processes those instead:
 
     plan = PlanBlockOperator(task_id="plan", processors=processors)
-    process.expand(part=plan.output)
+    process.override(processors=processors, plan_task_id=plan.task_id).expand(part=plan.output)
 """
 
 from __future__ import annotations
@@ -75,9 +76,11 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
         self.plan_task_id = plan_task_id
 
     def execute(self, context: Context) -> dict[str, object]:
-        parameters = inspect.signature(self.python_callable.processes).parameters.values()
+        parameters = inspect.signature(self.python_callable.processes).parameters
         # As Airflow does in other functions.
-        filled = {one.name: context.get(one.name) for one in parameters if one.default is None and one.name in context}
+        takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        names = context if takes_all else [name for name, one in parameters.items() if one.default is None]
+        filled = {name: context.get(name) for name in names if name in context}
         fixed = filled | {name: value for name, value in (self.op_kwargs or {}).items() if name not in KNOWN}
         part = fixed.pop("part", None)
         if part is not None:
@@ -124,20 +127,26 @@ def _with_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
         )
     signature = inspect.signature(function)
     names = [name for name in signature.parameters if name in KNOWN]
-    needed = [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+    # The others are `*args` and `**context`.
+    plain = [one for one in signature.parameters.values() if not one.kind.name.startswith("VAR_")]
+    needed = [one.name for one in plain if one.default is one.empty]
     filled = names or (needed if len(needed) == 1 else [])
     if not filled:
         raise ValueError(
             f"invalid processor {function.__qualname__}: expected one parameter, which receives the delivery, or "
             "payload and origin, and message for the delivery"
         )
+    # Arguments are given by name, so a parameter without a default may follow one that a message fills.
     parameters = [
-        parameter.replace(default=None) if name in filled and name in needed else parameter
-        for name, parameter in signature.parameters.items()
+        one.replace(
+            default=None if one.name in filled and one.name in needed else one.default,
+            kind=one.KEYWORD_ONLY if one.kind is one.POSITIONAL_OR_KEYWORD else one.kind,
+        )
+        for one in signature.parameters.values()
     ]
-    kinds = {parameter.kind for parameter in parameters}
-    if "part" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+    if "part" not in signature.parameters:
         parameters.append(inspect.Parameter("part", inspect.Parameter.KEYWORD_ONLY, default=None))
+    parameters.sort(key=lambda one: one.kind)
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:

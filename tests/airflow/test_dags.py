@@ -426,7 +426,11 @@ def test_templates_in_messages_arrive_as_they_are(run_dag: RunDag, sqlite_queue:
     )
 
 
-@pytest.mark.parametrize("given", ["payload, origin", "order", "table, message", "payload, ti=None, params=None"])
+@pytest.mark.parametrize(
+    "given",
+    ["payload, origin", "order", "table, message", "payload, table", "payload, ti=None, params=None",
+     "order, **context"],
+)  # fmt: skip
 def test_the_decorator_is_an_attribute_of_task(run_dag: RunDag, sqlite_queue: MessageQueue, given: str) -> None:
     fill(sqlite_queue, {"a": [b"1", b"2"]})
 
