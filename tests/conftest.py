@@ -45,6 +45,7 @@ TOGETHER = (
     "tests/store/adapters/test_kafka.py",
     "tests/store/cli/test_in_airflow.py",
     "tests/store/examples/test_site.py",
+    "tests/store/test_statements.py",
 )
 #: `make soak` runs what `make test` leaves out to save time.
 SOAK = bool(os.environ.get("MQ_SOAK"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,6 +28,10 @@ RETURNED = (
     "%s returned without an outcome, and will be tried again: `airflow-mq message events --name Returned` and "
     "`airflow-mq status` show why."
 )
+
+#: Text of None, a list, a mapping, a set and a tuple; a mapping of JSON begins otherwise.
+_MADE_TEXT = re.compile(r"None|\[.*\]|\{'.*\}|\('.*\)", re.DOTALL)
+_KINDS = {"N": "None", "[": "a list", "{": "a mapping or set", "(": "a tuple"}
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -139,12 +144,12 @@ def weight_of(value: GivenWeight, name: str) -> Weight | None:
 
 
 def refuse_text_of(value: object, name: str) -> None:
-    """Refuse text that Airflow made of None or a list, where an author's template is one expression."""
-    if isinstance(value, str) and (value == "None" or (value.startswith("[") and value.endswith("]"))):
+    """Refuse text that Airflow made of another value, where an author's template is one expression."""
+    if isinstance(value, str) and _MADE_TEXT.fullmatch(value):
         # It may contain payloads.
         raise AirflowFailException(
-            f"invalid {name}: Airflow made text of {'None' if value == 'None' else 'a list'}; pass the value or an "
-            "XCom (task.output), or create the DAG with render_template_as_native_obj=True"
+            f"invalid {name}: Airflow made text of {_KINDS[value[0]]}; pass the value or an XCom (task.output), or "
+            "create the DAG with render_template_as_native_obj=True"
         )
 
 

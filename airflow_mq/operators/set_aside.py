@@ -21,6 +21,7 @@ from airflow_mq.operators.base import (
     QueueOperator,
     key_of,
     open_queue,
+    refuse_text_of,
     release_finished,
     seconds_of,
     weight_of,
@@ -216,6 +217,7 @@ class _DecisionOperator(QueueOperator):
             return whole_of(value, name, "the number of a block")
         if kind == "AGE":
             return seconds_of(value, name)
+        refuse_text_of(value, name)
         return value or None
 
 

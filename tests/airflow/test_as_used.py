@@ -111,10 +111,11 @@ def test_messages(run_dag: RunDag, sqlite_queue: MessageQueue, watched: Any) -> 
 def test_text_that_airflow_made_of_a_value_is_refused(
     run_dag: RunDag, sqlite_queue: MessageQueue, watched: Any
 ) -> None:
-    """Else a list would be one message, and None a message or an origin."""
+    """Else a list or a mapping would be one message, and None a message, an origin or a filter that chooses nothing."""
     run = run_dag(
         f"""
         from airflow_mq.operators.enqueue import EnqueueMessagesOperator as Enqueue
+        from airflow_mq.operators.set_aside import DiscardSetAsideOperator as Discard, RequeueSetAsideOperator as Requeue
         from airflow_mq.operators.queues import PauseQueueOperator as Pause
 
         @task(show_return_value_in_logs=False)
@@ -128,22 +129,30 @@ def test_text_that_airflow_made_of_a_value_is_refused(
                 Enqueue(task_id="of_list", origin="a", messages=of_list, **common),
                 Enqueue(task_id="of_none", origin="a", messages=of_none, **common),
                 Enqueue(task_id="of_no_origin", origin=of_none, messages=["x"], **common),
+                Enqueue(task_id="of_mapping", origin="a", messages="{{{{ {{'payload': '{PAYLOAD}'}} }}}}", **common),
+                Enqueue(task_id="of_tuple", origin="a", messages="{{{{ ('{PAYLOAD}', 'x') }}}}", **common),
+                Discard(task_id="discard_none", origin=of_none, why="gone", **common),
+                Requeue(task_id="requeue_none", error=of_none, all=True, **common),
                 Pause(task_id="pause_none", origins=of_none, **common),
                 Pause(task_id="pause_for_ever", origins="a", until="{{{{ ti.xcom_pull('absent') or '' }}}}", **common),
                 Enqueue(task_id="written", origin="b", messages="None", **common),
+                Enqueue(task_id="json", origin="b", messages="{{{{ {{'a': 1}} | tojson }}}}", **common),
                 Enqueue(task_id="around", origin="b", messages="[{{{{ ti.xcom_pull('gives') }}}}]", **common),
             ]
         """
     )
 
     found = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
-    assert {name for name, state in found.items() if state == "success"} == {"gives", "written", "around"}
+    assert {name for name, state in found.items() if state == "success"} == {
+        "gives", "written", "json", "around",
+    }  # fmt: skip
     assert [origin for origin, _ in sqlite_queue.footprints()] == ["b"] and not list(sqlite_queue.admin.paused())
     said = watched()
     assert (
         "invalid messages: Airflow made text of a list" in said and "invalid origin: Airflow made text of None" in said
     )
-    assert "until is empty" in said
+    assert "until is empty" in said and "messages: Airflow made text of a mapping" in said
+    assert "invalid origin: Airflow made text of None" in said and "invalid error: Airflow made text of None" in said
     refuse_payload(said)
 
 
@@ -307,12 +316,14 @@ def test_files(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path, watc
                                  **{{**common, "origin": "several"}})
             EnqueueFilesOperator(task_id="of_none", files=nowhere(), **common)
             EnqueueFilesOperator(task_id="of_empty", files=where.override(task_id="empty")(), **common)
+            EnqueueFilesOperator(task_id="as_text", files="{{{{ ['{tmp_path}/acme/*.csv'] }}}}", **common)
         """
     )
 
     found = states(run)
-    assert found.pop("no_folder") == found.pop("no_parent") == "failed"
+    assert found.pop("no_folder") == found.pop("no_parent") == found.pop("as_text") == "failed"
     said = watched()
+    assert "invalid files: Airflow made text of a list" in said
     assert f"folder not found: '{tmp_path}/absent'" in said and f"{tmp_path}/acme/*.none: no file matches" in said
     assert found.pop("of_nothing") == "skipped" and set(found.values()) == {"success"}
     counts = {origin: footprint.count for origin, footprint in sqlite_queue.footprints()}

@@ -375,7 +375,7 @@ ANALYZE
 """
 
 
-@pytest.fixture(scope="module", params=["embedded", "system"])
+@pytest.fixture(scope="module", params=["embedded", "system"], ids="postgres-{}".format)
 def deep_store(request: pytest.FixtureRequest, postgres_servers: Servers) -> Iterator[psycopg.Connection[Any]]:
     """Return a connection to a store with a deep backlog and a long history."""
     if request.param not in postgres_servers:
