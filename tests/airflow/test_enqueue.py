@@ -396,6 +396,17 @@ def test_a_file_is_sent_once_until_it_changes(
     assert run.airflow.run("r3").execute(enqueue(**files, key_scope="run"))["count"] == 1
 
 
+@pytest.mark.parametrize("scope", ["ring", "run"])
+@pytest.mark.parametrize("key", ["", 0, 17])
+def test_a_key_that_is_none_is_refused(sqlite_queue: MessageQueue, run: Run, key: Any, scope: str) -> None:
+    """Else each run would send the message again."""
+    from airflow_mq.engine.rules.errors import InvalidInput
+
+    with pytest.raises(InvalidInput, match="key"):
+        run.execute(enqueue(origin="a", messages=[{"payload": "x", "key": key}], key_scope=scope))
+    assert stored(sqlite_queue) == []
+
+
 @pytest.mark.usefixtures("shop")
 def test_a_row_whose_content_changed_under_its_key_is_reported(sqlite_queue: MessageQueue, run: Run) -> None:
     keyed = {"sql_conn_id": "shop", "origin": "a", "payload_column": "body", "key_column": "id"}

@@ -15,7 +15,7 @@ from airflow_mq.adapters import Changed
 from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import KeyConflict, NotPermitted
 from airflow_mq.engine.rules.groups import SEPARATOR
-from airflow_mq.engine.rules.message import Message
+from airflow_mq.engine.rules.message import Message, check_key
 from airflow_mq.engine.rules.priority import REGULAR
 from airflow_mq.installation import installation
 from airflow_mq.keys import key_for
@@ -220,11 +220,11 @@ class EnqueueOperator(QueueOperator):
 
         :param number: its place among the messages of its origin that this task sends in this run
         """
-        own = sourced.fields.get("key") or (sourced.key if self.idempotent else None)
-        if own and self.key_scope == RING:
-            return own
-        if own:
-            return key_for(base, f"key {own}")
+        own = sourced.fields.get("key")
+        if own is None:
+            own = sourced.key if self.idempotent else None
+        if own is not None:
+            return check_key(own) if self.key_scope == RING else key_for(base, f"key {check_key(own)}")
         return key_for(base, f"message {number}") if self.idempotent else None
 
 
