@@ -33,11 +33,11 @@ _OLD = 15.0
 
 
 def facts(look: Look) -> Iterator[tuple[str, str]]:
-    """Yield what waits in a ring, and who services it, as names and texts."""
+    """Yield what waits in a ring or is in flight, and who services it, as names and texts."""
     backlog, servicing = look.backlog, look.servicing
-    waiting = f"{many(backlog.waiting, 'message')} ({words.size(backlog.size)}) in {many(backlog.queues, 'queue')}"
-    waiting += "" if backlog.age is None else f", the oldest for {span(backlog.age)}"
-    yield "waiting", waiting + (f"; {backlog.delayed:,} more are delayed" if backlog.delayed else "")
+    held = f"{many(backlog.messages, 'message')} ({words.size(backlog.size)}) in {many(backlog.queues, 'queue')}"
+    held += "" if backlog.age is None else f", the oldest for {span(backlog.age)}"
+    yield "backlog", held + (f"; {backlog.delayed:,} more are delayed" if backlog.delayed else "")
     paused = f"; {many(len(look.pauses), 'pause')}" if look.pauses else ""
     yield "in flight", f"{many(look.in_flight, 'message')}; {backlog.set_aside:,} set aside{paused}"
     skipped = Counter(state.skipped for state in look.queues if state.skipped)

@@ -121,9 +121,9 @@ def test_it_names_who_holds_the_ring(top: Emulated, uri: str) -> None:
 @pytest.mark.parametrize(("width", "height"), [(60, 20), (30, 8), (12, 3), (1, 1), (250, 60)])
 def test_it_fits_any_size(top: Emulated, width: int, height: int) -> None:
     top.resize(width, height)
-    top.until("waiting" if width > 12 else "", *(["loud"] if height > 4 else []))
+    top.until("backlog" if width > 12 else "", *(["loud"] if height > 4 else []))
     # A frame that is too high would have scrolled.
-    assert width == 1 or top.lines[0].startswith("airflow-mq top" if height >= 12 else "waiting")
+    assert width == 1 or top.lines[0].startswith("airflow-mq top" if height >= 12 else "backlog")
     top.resize(100, 30)
     top.until("airflow-mq top", "   1  loud", "no blocks yet")
 
