@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import AirflowSkipException, BaseSensorOperator, PokeReturnValue, conf
 
 from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.hooks import MessageQueueHook
@@ -61,11 +61,18 @@ class _RingSensor(BaseSensorOperator):
     def execute(self, context: Context) -> object:
         if not self.deferrable:
             return super().execute(context)
-        found = self.found()
+        try:
+            found = self.found()
+        except Exception as error:
+            if not self.silent_fail:
+                self._fail(error)
+            self.log.exception("The ring could not be read; the trigger tries again.")
+            found = None
         if found:
             return found
         self.defer(
-            trigger=self._trigger(self.mq_conn_id, self.ring, self.poke_interval, give_up=True),
+            # As a sensor that pokes, it then waits in spite of errors that last.
+            trigger=self._trigger(self.mq_conn_id, self.ring, self.poke_interval, give_up=not self.silent_fail),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout),
         )
@@ -74,8 +81,14 @@ class _RingSensor(BaseSensorOperator):
     def execute_complete(self, context: Context, event: Mapping[str, object] | None = None) -> dict[str, object]:
         told = dict(event or {})
         if "error" in told:
-            raise MessageQueueError(str(told["error"]))
+            self._fail(MessageQueueError(str(told["error"])))
         return told
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """End the task as a sensor that pokes does: with `never_fail` it is skipped."""
+        if self.never_fail:
+            raise AirflowSkipException(f"never_fail is set: {error}") from error
+        raise error
 
 
 class QueueReadySensor(_RingSensor):

@@ -419,6 +419,28 @@ def test_a_sensor_that_defers(sqlite_queue: MessageQueue) -> None:
     assert run.execute(waiting)["ready"] == ["a"]
 
 
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_sensor_that_defers_fails_as_one_that_pokes(sqlite_queue: MessageQueue, deferrable: bool) -> None:
+    from airflow.providers.common.compat.sdk import AirflowSkipException, TaskDeferred
+
+    from airflow_mq.engine.rules.errors import MessageQueueError
+
+    def ended(error: type[BaseException], **kwargs: Any) -> BaseException:
+        with pytest.raises(error) as raised:
+            Airflow().run().execute(sensor(ring="gone", deferrable=deferrable, **kwargs))
+        return raised.value
+
+    ended(MessageQueueError)
+    ended(MessageQueueError, soft_fail=True)
+    ended(AirflowSkipException, never_fail=True)
+    with pytest.raises(AirflowSkipException, match="it is gone"):
+        sensor(never_fail=True).execute_complete({}, {"error": "it is gone"})
+    if deferrable:
+        assert not ended(TaskDeferred, silent_fail=True).trigger.give_up
+    else:
+        assert "timed out" in str(ended(Exception, silent_fail=True, timeout=0.1, poke_interval=0.05))
+
+
 # -- events of the engine --
 
 
