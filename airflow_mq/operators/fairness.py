@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_mq.engine.rules.characters import listed
+from airflow_mq.engine.rules.characters import listed, visible
 from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.operators.base import QueueOperator, number_of, whole_of
 
@@ -74,7 +74,7 @@ class CheckFairnessOperator(QueueOperator):
         )
         if broken:
             raise AirflowFailException(
-                f"fairness is broken over {report.blocks} blocks: {listed(broken, 10, '; ')}. "
+                f"fairness is broken over {report.blocks} blocks: {listed([*map(visible, broken)], 10, '; ')}. "
                 "See `airflow-mq report fairness`, and `airflow-mq explain` for one origin"
             )
         return {

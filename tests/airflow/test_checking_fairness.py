@@ -116,6 +116,16 @@ def test_the_dag_of_the_page(run: Run) -> None:
     assert (task.task_id, task.most_wait, task.blocks) == ("check", 5, 200)
 
 
+def test_an_origin_in_the_error_cannot_look_like_another_one(sqlite_queue: MessageQueue, run: Run) -> None:
+    sqlite_queue.admin.change_ring(invisible_origins=True)
+    sqlite_queue.enqueue_messages("c\u202e", [b"x"] * 100)
+    serve(sqlite_queue, "rotation", 3)
+
+    with pytest.raises(Exception, match=r"c\\u202e waited") as raised:
+        run.execute(check(most_wait=0))
+    assert "\u202e" not in str(raised.value)
+
+
 # -- the notifier --
 
 
