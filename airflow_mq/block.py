@@ -81,8 +81,10 @@ def block(
         process = ProcessMessagesOperator.partial(
             # As text: Airflow serializes the arguments of a mapped task, and they must be equal at every parse.
             task_id="process", processors=routes.to_json(), plan_task_id=plan.task_id,
-            map_index_template="{{ task.part['name'] }}", **place,
-            **_given(spark_conn_id=spark_conn_id, exchange=exchange, lease=lease), **(process_args or {}),
+            **{
+                "map_index_template": "{{ task.part['name'] }}", **place,
+                **_given(spark_conn_id=spark_conn_id, exchange=exchange, lease=lease), **(process_args or {}),
+            },
         ).expand(part=plan.output)  # fmt: skip
         settle = SettleBlockOperator(
             task_id="settle", plan_task_id=plan.task_id, process_task_id=process.task_id, outlet=outlet,

@@ -189,6 +189,8 @@ class DayClosedNotifier(QueueNotifier):
 
     def __init__(self, to: Callable[[str], object] | None = None, *, days: int = 7, **kwargs: Any) -> None:
         super().__init__(to, **kwargs)
+        if days < 1:
+            raise ValueError(f"invalid days {days}: expected 1 or more")
         self.days = days
 
     def text_of(self, queue: MessageQueue) -> str | None:

@@ -633,3 +633,25 @@ def test_default_arguments_hold_for_what_a_block_does_not_name() -> None:
     assert arguments(of_dag=given) == arguments(default_args=given) == theirs
     named = {"lease": 60, "spark_conn_id": "k8s", "patience": 0}
     assert arguments(of_dag=given, **named) == ["10s/1MiB", 60, 7, 0, "k8s", 60, "s3://queues", 3, "all_done"]
+
+
+def test_the_arguments_of_the_processing_task_are_the_last_word() -> None:
+    """Else Airflow raises a TypeError for those that a block gives it as well."""
+    from airflow.sdk import DAG
+
+    from airflow_mq.block import block
+    from airflow_mq.processors import Processor
+
+    given = {"map_index_template": "{{ task.part['messages'] }}", "lease": 60}
+    with DAG("scene", schedule=None) as dag:
+        block(processors=[Processor("all", "tests.airflow.functions:work")], lease=900, process_args=given)
+    job = dag.get_task("block.process").unmap({"part": {}})
+    assert (job.map_index_template, job.lease, dag.get_task("block.plan").lease) == (*given.values(), 900)
+
+
+@pytest.mark.parametrize("days", [0, -1])
+def test_a_notifier_of_no_day_is_refused(days: int) -> None:
+    from airflow_mq.notifications import DayClosedNotifier
+
+    with pytest.raises(ValueError, match=f"invalid days {days}: expected 1 or more"):
+        DayClosedNotifier(days=days)
