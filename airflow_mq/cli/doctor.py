@@ -134,7 +134,8 @@ def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: 
         ("ring {}", _settings(queue), "its settings go together"),
         ("blocks of {}", _blocks(queue), "none is past its deadline"),
         ("servers of {}", _servers(queue, states, servicing), ""),
-        ("messages of {}", _failing(queue.ring, states), ""),
+        ("messages of {}", _failing(queue.ring, "first", states), ""),
+        ("messages of {}", _failing(queue.ring, "delayed", _put_off(queue)), ""),
         ("budgets of {}", _budgets(queue), ""),
         ("bills of {}", _bills(queue), ""),
         ("hold on {}", _hold(queue, servicing), ""),
@@ -288,8 +289,14 @@ def _servers(queue: MessageQueue, states: Sequence[QueueState], servicing: Servi
         yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
 
 
-def _failing(ring: str, states: Sequence[QueueState]) -> Iterator[Finding]:
-    """Yield the queues whose first message fails again and again: one finding for all that need the same."""
+def _put_off(queue: MessageQueue) -> list[QueueState]:
+    """Return queues whose failed messages are delayed, without paused ones."""
+    paused = {pause.origin for pause in queue.admin.paused()}
+    return [state for state in queue.inspect.put_off(LOOKED_AT) if state.origin not in paused]
+
+
+def _failing(ring: str, place: str, states: Sequence[QueueState]) -> Iterator[Finding]:
+    """Yield the queues whose first or delayed messages fail repeatedly: one finding for all that need the same."""
     failing = [state for state in states if state.attempts]
     paused = [state for state in failing if state.paused]
     often = [state for state in failing if state.attempts >= FAILING and not state.paused]
@@ -300,10 +307,10 @@ def _failing(ring: str, states: Sequence[QueueState]) -> Iterator[Finding]:
         times = many(max(state.attempts for state in alike), "time")
         is_paused = "; paused" if alike is paused else ""
         if len(alike) == 1:
-            what = f"the first message of {alike[0].name} was tried {times} without success{is_paused}"
+            what = f"the {place} message of {alike[0].name} was tried {times} without success{is_paused}"
             do = f"airflow-mq explain {shlex.quote(alike[0].origin)}{of_ring(ring)}"
         else:
-            what = f"the first messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
+            what = f"the {place} messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
             what += f": {listed([state.name for state in alike])}"
             do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
         yield Finding(level, what, do)

@@ -71,8 +71,10 @@ def _set_aside(look: Look) -> list[Finding]:
 
 def _not_looked_at(look: Look) -> list[str]:
     more = [f"why queues after the first {LOOKED_AT} in turn wait: airflow-mq queue list"]
+    later = [f"delayed messages after the first {LOOKED_AT}: airflow-mq message events --name Returned --latest"]
     return [
         *more * (len(look.queues) >= LOOKED_AT),
+        *later * (look.backlog.delayed > LOOKED_AT),
         "whether what is stored is consistent: airflow-mq check",
         "the database, its clock and rights: airflow-mq doctor",
     ]

@@ -54,6 +54,7 @@ READERS: dict[str, Callable[[MessageQueue], Any]] = {
     "depths": lambda queue: depths(queue),
     "pages": lambda queue: [queue.inspect.pages(origin) for origin in ORIGINS],
     "ring": lambda queue: ring(queue),
+    "put off": lambda queue: queue.inspect.put_off(),
     "ring order": lambda queue: queue.inspect.ring_order(),
     "shuffled order": lambda queue: queue.inspect.ring_order(seed=SEED),
     "pulse": lambda queue: replace(queue.inspect.pulse(10), newest=0),

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_mq import MessageQueue, Weight
+from airflow_mq import MessageQueue, Weight, Yield
 from tests.store.cli.conftest import Terminal
 
 DAG = "DAG 'orders' of Airflow 'west', task 'block.plan'"
@@ -62,6 +62,28 @@ def test_what_waits_and_what_is_skipped(mq: Terminal, queue: MessageQueue) -> No
     assert " o4 " in told and " o5 " not in told, "the first five queues"
     assert "airflow-mq explain ORIGIN" in told and "airflow-mq queue list --sort oldest" in told
     assert mq.json("status")["backlog"]["waiting"] == 28
+
+
+def test_messages_that_fail_again_and_again_are_named_while_they_are_delayed(mq: Terminal, queue: MessageQueue) -> None:
+    queue.admin.change_ring(ordered=False, backoff=600)
+    queue.enqueue_message("later", b"x", not_before=timedelta(hours=1))
+    queue.enqueue_message("acme", b"x")
+    for _ in range(3):
+        queue.admin.resume("acme")
+        block = queue.blocks.plan()
+        queue.blocks.report(block, [batch.answer(Yield("their API is down")) for batch in block.batches()])
+        queue.blocks.settle(block)
+    told = mq("status", code=1).out
+    assert "the delayed message of acme was tried 3 times without success" in told
+    assert "-> airflow-mq explain acme" in told and "1 thing for a person to decide" in told
+    assert "the delayed message of acme" in mq("doctor", code=1).out
+    queue.admin.pause("acme", "their API is down")
+    assert "was tried" not in mq("status").out
+
+
+def test_delayed_messages_that_were_not_looked_at_are_named(mq: Terminal, queue: MessageQueue) -> None:
+    queue.enqueue_messages([("later", b"x")] * 101, not_before=timedelta(hours=1))
+    assert "delayed messages after the first 100" in mq("status").out.partition("not checked:")[2]
 
 
 @pytest.mark.parametrize("ring", ["default", "night"])

@@ -285,8 +285,7 @@ class Foresight:
                 wakes = self.resumes_at(book.origin) if book.is_withheld else working_set.wakes_at(book)
                 if not book.skipped or (wakes is not None and wakes <= until):
                     return True
-        due = self.overlay.next_due(self.overlay.now)
-        return due is not None and due <= until
+        return any(due <= until for due, _ in self.overlay.delayed_rows(self.overlay.now, 1))
 
     @cached_property
     def _pauses(self) -> dict[str, PauseRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -27,8 +27,9 @@ from ...rules.message import (
 )
 from ...rules.orders import shuffled
 from ...rules.patterns import OriginPatterns
-from ...rules.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of
+from ...rules.priority import HIGH, REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ...rules.weight import Weight
+from ...store.attributes import notes_of
 from ...store.books import QueueDepth
 from ...store.rows import LATEST, PLANNED, Fullness
 from ..bills import days_of, read_bill
@@ -185,8 +186,19 @@ class Inspect:
             names = dict.fromkeys(chain(islice(ready_books(working_set), most), asleep_books(working_set, most)))
             states = queue_states(unit, working_set, list(islice(names, most)), recent=RECENT)
             shown = [state for state in states if state.in_ring]
-            due = working_set.reading.next_due(working_set.now)
-            return RingState(moment(working_set.now), version, shown, in_flight, None if due is None else moment(due))
+            due = next((moment(due) for due, _ in working_set.reading.delayed_rows(working_set.now, 1)), None)
+            return RingState(moment(working_set.now), version, shown, in_flight, due)
+
+    def put_off(self, most: int = 60) -> list[QueueState]:
+        """Return the queues of the first delayed messages that were tried, each with the most attempts of these."""
+        check_number(most, "a limit")
+        attempts = Counter[str]()
+        with self._session.snapshot() as (_, working_set):
+            for _, row in working_set.reading.delayed_rows(working_set.now, most):
+                # A message that was put off has a row of its own.
+                if row.attributes and row.items == 1 and (note := notes_of(row.attributes, 1).get(0)):
+                    attempts[row.origin] = max(attempts[row.origin], note.attempts)
+        return [QueueState(origin_of(name), priority_of(name), attempts=n) for name, n in attempts.items() if n]
 
     def ring_order(self, limit: int = 100, priority: str = REGULAR, seed: bytes | None = None) -> list[str]:
         """Return the origins with ready books of this priority, from the head of the ring.

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import chain, starmap
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from ...rules.changes import CutTotal, PutOff
@@ -353,9 +354,9 @@ class Overlay(Source):
         own = [one.due for one in self._put_off if name == one.posted.origin]
         return count + len(own), min([*own, *([] if due is None else [due])], default=None)
 
-    def next_due(self, now: int) -> int | None:
-        due = super().next_due(now)
-        return min([*(one.due for one in self._put_off), *([] if due is None else [due])], default=None)
+    def delayed_rows(self, now: int, limit: int) -> list[tuple[int, InboxRow]]:
+        own = [(one.due, posted_row(0, one.posted)) for one in self._put_off]
+        return sorted([*super().delayed_rows(now, limit), *own], key=itemgetter(0))[:limit]
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
         own = (one.due for one in self._put_off if one.posted.origin == name and (one.page.index, one.item) == place)

@@ -14,7 +14,7 @@ from ..blocks import ClaimRow
 from ..inbox import RowIds
 from ..origins import BucketRow, GroupRow
 from ..primitives import columns, listed
-from ..rows import ASLEEP, LATEST, BookRow, PageRow, PlainRow, StateRow
+from ..rows import ASLEEP, LATEST, BookRow, InboxRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
 from ..unit import Unit
@@ -207,9 +207,9 @@ class Source:
         """Return the number of messages that are not due to join a queue, and when the first of them is."""
         return self.unit.inbox.delayed_of(self.ring_id, name, now)
 
-    def next_due(self, now: int) -> int | None:
-        """Return when the first message of the ring is due that is not due now."""
-        return next((due for due, _ in self.unit.inbox.delayed(self.ring_id, now, LATEST, 1)), None)
+    def delayed_rows(self, now: int, limit: int) -> list[tuple[int, InboxRow]]:
+        """Return the first rows of the ring that are not due now, with the due time of each."""
+        return self.unit.inbox.delayed(self.ring_id, now, LATEST, limit)
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
         """Return when the message joins its queue that waits aside since it left a place; None if none does."""
