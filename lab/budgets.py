@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_476),
-    "lines of store": Budget(9_042),
-    "lines of queue": Budget(11_893),
-    "lines of the engine": Budget(28_411, 19_500),
-    "lines of the command line": Budget(5_870),
-    "lines of the package": Budget(51_472, 38_000),
+    "lines of store": Budget(9_043),
+    "lines of queue": Budget(11_904),
+    "lines of the engine": Budget(28_423, 19_500),
+    "lines of the command line": Budget(5_879),
+    "lines of the package": Budget(51_493, 38_000),
     "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
