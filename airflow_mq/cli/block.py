@@ -241,6 +241,8 @@ def explain(session: Session, args: Namespace) -> None:
         else:
             found = queue.inspect.explain(args.what, priority=args.priority, below=args.below, **how)
         near = meant(queue, args.what) if found.reason == "empty" else ""
+        if found.reason == "nowhere" and queue.footprint(args.what).count:
+            near = "; to explain the queue of this name: --queue"
         full = queue.inspect.fullness([found.origin])
     session.out.value(vars(found))
     # A name of a queue or of its group keeps its letters.

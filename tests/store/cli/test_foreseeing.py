@@ -115,6 +115,9 @@ def test_explaining(mq: Terminal, small: MessageQueue) -> None:
     assert mq.json("explain", "acme:0:11", "--service-weight", "20/20")["block"] == 1
     assert mq.json("explain", "acme:0:11", "--ahead", "1")["block"] is None
     assert mq.json("explain", "acme:0:11", "--queue")["reason"] == "empty"
+    mq("enqueue", "a:0:3", "x")
+    assert "was ever at a:0:3; to explain the queue of this name: --queue\n" in mq("explain", "a:0:3").out
+    assert "--queue" not in mq("explain", "acme:0:11").out
     mq("queue", "pause", "acme", "--why", "holidays")
     paused = mq("explain", "acme").out.splitlines()
     assert paused[0].endswith(": holidays.") and paused[1] == "would help: airflow-mq queue resume acme"
