@@ -21,7 +21,8 @@ class _RingSensor(BaseSensorOperator):
 
     :param mq_conn_id: id of a connection of type `airflow_mq` (templated)
     :param ring: name of the ring; the connection's if left out (templated)
-    :param poke_interval: seconds between two checks (5), also of the trigger
+    :param poke_interval: seconds between two checks, also of the trigger: 5, or 60 with `mode="reschedule"`, because
+        Airflow may fail a task that it starts again within seconds
     :param deferrable: wait in the triggerer; `[operators] default_deferrable` if left out
     """
 
@@ -36,11 +37,13 @@ class _RingSensor(BaseSensorOperator):
         *,
         mq_conn_id: str = MessageQueueHook.default_conn_name,
         ring: str | None = None,
-        poke_interval: timedelta | float = POLL_INTERVAL,
+        poke_interval: timedelta | float | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
-        super().__init__(poke_interval=poke_interval, **kwargs)
+        super().__init__(poke_interval=POLL_INTERVAL if poke_interval is None else poke_interval, **kwargs)
+        if poke_interval is None and self.reschedule:
+            self.poke_interval = 60.0
         self.mq_conn_id = mq_conn_id
         self.ring = ring
         self.deferrable = deferrable

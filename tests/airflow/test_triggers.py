@@ -419,6 +419,12 @@ def test_a_sensor_that_defers(sqlite_queue: MessageQueue) -> None:
     assert run.execute(waiting)["ready"] == ["a"]
 
 
+def test_a_sensor_that_is_rescheduled_waits_longer() -> None:
+    """Airflow reports the end of a task's last check late, and then fails a check that runs already."""
+    assert (sensor().poke_interval, sensor(mode="reschedule").poke_interval) == (5, 60)
+    assert sensor(mode="reschedule", poke_interval=7).poke_interval == 7
+
+
 @pytest.mark.parametrize("deferrable", [False, True])
 def test_a_sensor_that_defers_fails_as_one_that_pokes(sqlite_queue: MessageQueue, deferrable: bool) -> None:
     from airflow.providers.common.compat.sdk import AirflowSkipException, TaskDeferred
