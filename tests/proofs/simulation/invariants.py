@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from airflow_mq import Block, Event
+from airflow_mq import Block, Event, Peeked
 from airflow_mq.engine.queue.blocks.plan import claims_of
 from airflow_mq.engine.queue.blocks.settling import EndTerms
 from airflow_mq.engine.queue.session import RingSession
@@ -30,7 +31,8 @@ VIEWED = "view"
 def check_all(world: World) -> None:
     """Raise `Violation` for the first invariant that does not hold."""
     check_events(world)
-    check_conservation(world)
+    look = world.look()
+    check_conservation(world, *look)
     violations = world.observer.check()
     check_settings(world)
     check_quota(world)
@@ -38,6 +40,7 @@ def check_all(world: World) -> None:
     check_outside(world)
     if violations:
         raise Violation("check()", "; ".join(map(str, violations[:3])))
+    check_ledger(world, *look)
 
 
 def check_events(world: World) -> None:
@@ -285,10 +288,9 @@ def check_holds(world: World) -> dict[tuple[str, int, int], int]:
     return held
 
 
-def check_conservation(world: World) -> None:
+def check_conservation(world: World, stored: dict[bytes, Peeked], times: Counter[bytes], delayed: set[bytes]) -> None:
     """Check that every accepted message is in one place, or has ended once (I1)."""
     messages = world.messages
-    stored, times, delayed = world.look()
     for payload, count in times.items():
         if count > 1:
             raise Violation("I1 conservation", f"{payload!r} lies in {count} places")
@@ -334,10 +336,13 @@ def _whole(world: World, payloads: set[bytes]) -> Iterator[bytes]:
         yield by_head.get(payload, payload)
 
 
-def check_ledger(world: World) -> None:
+def check_ledger(world: World, stored: dict[bytes, Peeked], times: Counter[bytes], delayed: set[bytes]) -> None:
     """Check that ledger, blocks and events agree about what was granted and what is left (I10)."""
     _check_pages(world)
-    there = _check_footprints(world)
+    counted = sum(footprint.count for _, footprint in world.observer.footprints(limit=100))
+    if counted != len(times):
+        raise Violation("I10 ledger", f"footprints count {counted} messages, {len(times)} are there")
+    there = len(stored) + len(delayed)
     alive = sum(
         1 for name, one in world.messages.by_id.items()
         if one.state != REFUSED and not world.messages.finals[name] and (one.state != OPEN)
@@ -364,13 +369,3 @@ def _check_pages(world: World) -> None:
         granted = [sum(entry.granted[part] for entry in page.entries) for part in (0, 1)]
         if tuple(granted) != tuple(block.planned):
             raise Violation("I10 ledger", f"block {block.id} plans {block.planned}, its ledger {granted}")
-
-
-def _check_footprints(world: World) -> int:
-    """Check that footprints count what is there; return the number of messages, reported and delayed ones included."""
-    counted = sum(footprint.count for _, footprint in world.observer.footprints(limit=100))
-    stored, _, delayed = world.look()
-    waiting = len({*stored} - {one for one in stored if stored[one].state == "reported"})
-    if counted != waiting:
-        raise Violation("I10 ledger", f"footprints count {counted} messages, {waiting} are there")
-    return len(stored) + len(delayed)

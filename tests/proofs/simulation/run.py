@@ -19,7 +19,7 @@ from airflow_mq.engine.rules.errors import (
 
 from .actors import ACTIONS
 from .clock import Clock
-from .invariants import check_all, check_events, check_ledger
+from .invariants import check_all, check_events
 from .liveness import drain
 from .messages import Violation
 from .scheduler import Process, ProcessGone, Scheduler, randomness
@@ -29,8 +29,6 @@ from .world import BUDGETED, Stores, World, a_world
 #: Of so many turns that change the ring, one is followed by `check()` and a count of all messages; each of the others
 #: by the invariants that live blocks and events show. A server takes ten times as long as a file.
 ALL_EVERY = {"sqlite": 3, "postgres": 12}
-#: Turns between two comparisons of ledger, blocks and events.
-LEDGER_EVERY = {"sqlite": 10, "postgres": 40}
 
 
 @dataclass
@@ -112,7 +110,6 @@ def run(
                 if observe:
                     outcome.history = [line for ring in world.rings for line in history(ring.observer)]
                 for ring in world.rings:
-                    check_ledger(ring)
                     outcome.figures.drained += drain(ring)
             except (AssertionError, MessageQueueError) as failure:
                 outcome.failure = failure
@@ -182,8 +179,6 @@ def _check_turn(world: World) -> None:
         else:
             check_events(world)
     world.checked = scheduler.releases
-    if scheduler.turn % LEDGER_EVERY[world.store] == 0:
-        check_ledger(world)
 
 
 def _act(world: World, process: Process) -> None:

@@ -19,8 +19,11 @@ from airflow_mq import Address, MessageQueue, Peeked, RingConfig, Weight
 from airflow_mq.engine.queue import session
 from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.queue.inspect.check import charges as check_charges
+from airflow_mq.engine.queue.inspect.messages import peek
+from airflow_mq.engine.queue.inspect.order import books_asked
 from airflow_mq.engine.store import charges, parse, upgrade
 from airflow_mq.engine.store.working_set import writer
+from airflow_mq.testing.conformance import one_moment
 from tests.proofs.crash.states import TABLES
 
 from .budgets import Budgets
@@ -240,14 +243,19 @@ class World:
 
     def stored(self) -> list[Peeked]:
         """Return every message that lies in a queue."""
-        inspect, found = self.observer.inspect, {}
-        for origin, footprint in self.observer.footprints(limit=100):
-            if footprint.count or footprint.pages:
-                found |= {one.address: one for one in inspect.peek(origin, limit=5_000)}
-        aside = (one.address for one in self.observer.set_aside.list(limit=5_000))
-        behind = {(at.origin, at.page, at.priority) for at in aside if at not in found}
-        for origin, page, priority in sorted(behind):
-            found.update({one.address: one for one in inspect.peek(origin, page=page, limit=5_000, priority=priority)})
+        found: dict[Address, Peeked] = {}
+        with one_moment(self.observer.store), self.observer.session.snapshot() as (unit, working_set):
+
+            def take(name: str, page: int | None = None) -> None:
+                found.update({one.address: one for one in peek(unit, working_set, name, page, 5_000)})
+
+            for origin, footprint in self.observer.footprints(limit=100):
+                if footprint.count or footprint.pages:
+                    for name in books_asked(working_set, origin):
+                        take(name)
+            aside = (one.address for one in self.observer.set_aside.list(limit=5_000))
+            for name, page in sorted({(at.book, at.page) for at in aside if at not in found}):
+                take(name, page)
         return list(found.values())
 
     def look(self) -> tuple[dict[bytes, Peeked], Counter[bytes], set[bytes]]:
