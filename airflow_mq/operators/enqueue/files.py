@@ -19,6 +19,7 @@ from airflow_mq.adapters.landing.source import origin_pattern
 from airflow_mq.adapters.versions import version_tag
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.keys import key_for
+from airflow_mq.operators.base import refuse_text_of
 from airflow_mq.operators.enqueue.base import EnqueueOperator, File, Sourced
 from airflow_mq.words import many
 
@@ -65,6 +66,7 @@ class EnqueueFilesOperator(EnqueueOperator):
             pattern = origin_pattern(None, self.origin_pattern) if self.origin_pattern else None
         except InvalidInput as error:
             raise AirflowFailException(f"origin_pattern: {error}") from None
+        refuse_text_of(self.files, "files")
         for path, file in _matching_any(self.files):
             match = pattern.search(path) if pattern else None
             if pattern and not match:
