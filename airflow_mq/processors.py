@@ -357,7 +357,7 @@ def _share(open_: list[Part], processor: Processor, messages: int, share_below: 
         if part["messages"] + messages <= share_below:
             part["processors"].append(processor.name)
             part["messages"] += messages
-            part["name"] = listed(part["processors"], 3, " + ")
+            part["name"] = listed(part["processors"], most=3, between=" + ")
             return
     part = _part(processor, messages)
     open_.append(part)

@@ -189,7 +189,8 @@ def forecast(session: Session, args: Namespace) -> None:
 
 
 def _serviced(block: ForecastBlock) -> str:
-    return listed([f"{_named(one)} {one.messages:,}" for one in block.queues if one.messages], 4)
+    serviced = [one for one in block.queues if one.messages]
+    return listed(serviced, lambda one: f"{_named(one)} {one.messages:,}", 4)
 
 
 _BLOCKS: Columns = (

@@ -311,7 +311,7 @@ def _failing(ring: str, place: str, states: Sequence[QueueState]) -> Iterator[Fi
             do = f"airflow-mq explain {shlex.quote(alike[0].origin)}{of_ring(ring)}"
         else:
             what = f"the {place} messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
-            what += f": {listed([state.name for state in alike])}"
+            what += f": {listed(alike, lambda state: state.name)}"
             do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
         yield Finding(level, what, do)
 

@@ -74,7 +74,7 @@ class CheckFairnessOperator(QueueOperator):
         )
         if broken:
             raise AirflowFailException(
-                f"fairness is broken over {report.blocks} blocks: {listed([*map(visible, broken)], 10, '; ')}. "
+                f"fairness is broken over {report.blocks} blocks: {listed(broken, visible, 10, '; ')}. "
                 "See `airflow-mq report fairness`, and `airflow-mq explain` for one origin"
             )
         return {

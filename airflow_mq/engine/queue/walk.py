@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ...words import many
 from ..rules.characters import listed, quoted
 from ..rules.levels import orders_of, service_levels
-from ..rules.orders import Ledger, record_stops
+from ..rules.orders import Entry, Ledger, record_stops
 from ..rules.priority import origin_of, priority_of, queue_name
 from ..rules.service import Ladder
 from ..store import codec
@@ -88,18 +88,20 @@ def walk_ring(ladder: Ladder, ledger: Ledger, seed: bytes | None, working_set: S
     return seed
 
 
+def _needs(entry: Entry) -> str:
+    return f"{entry.needs} for {quoted(queue_name(origin_of(entry.origin), priority_of(entry.origin)))}"
+
+
 def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> None:
     """Log which queues wait behind a first message that is heavier than the whole block."""
     stuck = ledger.stuck
     # A block of nothing, as `measure-costs` plans many, is no limit to raise.
     if not stuck or not any(ladder.meter.limit):
         return
-    names = [quoted(queue_name(origin_of(one.origin), priority_of(one.origin))) for one in stuck]
-    needs = [f"{one.needs} for {name}" for one, name in zip(stuck, names)]
     log.warning(
         "a limit of %s cannot service %s of ring %r: a block of it carries a message of up to %s, and the first "
         "message needs %s; raise the limit of %s, or set such messages aside (set_aside_above=block)",
-        ladder.meter.limit, many(len(stuck), "queue"), ring, ladder.room, listed(needs), server,
+        ladder.meter.limit, many(len(stuck), "queue"), ring, ladder.room, listed(stuck, _needs), server,
     )  # fmt: skip
 
 

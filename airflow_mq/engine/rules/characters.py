@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 #: Characters without a glyph of their own, and characters that change the direction of text. An origin with one of them
 #: can look like another origin.
@@ -36,10 +39,10 @@ def shown(value: object, most: int = 40, write: Callable[[object], str] = str) -
         return f"{type(value).__name__} too long to show"
 
 
-def listed(texts: Sequence[str], most: int = LISTED, between: str = ", ") -> str:
-    """Return the first of some texts, and how many more there are: `a, b and 3 more`."""
-    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
-    return between.join(texts[:most]) + more
+def listed(items: Sequence[T], write: Callable[[T], str] = str, most: int = LISTED, between: str = ", ") -> str:
+    """Return the first of some items as text, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return between.join(map(write, items[:most])) + more
 
 
 def _visible(character: str) -> str:

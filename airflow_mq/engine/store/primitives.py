@@ -83,7 +83,7 @@ def columns(names: Sequence[str], requests: Iterable[Sequence[object]]) -> Colum
     return dict(zip(names, map(list, zip(*requests))))
 
 
-def listed(text: str | None) -> list[str]:
+def names_in(text: str | None) -> list[str]:
     """Return the names of a list that a statement made: names contain no control characters."""
     return text.split("\n") if text else []
 

@@ -128,7 +128,7 @@ class PlanBlockOperator(QueueOperator):
     def _treat_unrouted(
         self, queue: MessageQueue, processors: Processors, block: Block, unrouted: Sequence[str]
     ) -> None:
-        shown = listed([*map(quoted, unrouted)], 10)
+        shown = listed(unrouted, quoted, 10)
         if processors.unrouted == "refuse":
             queue.blocks.release(block)
             raise AirflowFailException(

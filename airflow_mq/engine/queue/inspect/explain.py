@@ -353,8 +353,8 @@ class _Question:
         """Return that no server takes the origin, or that its first message is too heavy for all; None otherwise."""
         if self.servers or not self.all_servers:
             return self._stuck(address)
-        servers = listed([f"{server.title} takes {server.patterns}" for server in self.all_servers], between="; ")
-        return self._answer("unserved", servers=servers)
+        takers = listed(self.all_servers, lambda server: f"{server.title} takes {server.patterns}", between="; ")
+        return self._answer("unserved", servers=takers)
 
     def _stuck(self, address: Address) -> Explanation | None:
         first, config, limit = self._first_waiting(), self.future.config, self.future.limit

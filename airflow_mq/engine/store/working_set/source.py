@@ -13,7 +13,7 @@ from ..attributes import was_mark
 from ..blocks import ClaimRow
 from ..inbox import RowIds
 from ..origins import BucketRow, GroupRow
-from ..primitives import columns, listed
+from ..primitives import columns, names_in
 from ..rows import ASLEEP, LATEST, BookRow, InboxRow, PageRow, PlainRow, StateRow
 from ..set_aside import AsideRow
 from ..store import AnyStore
@@ -125,9 +125,9 @@ class Source:
         for reason, count, ticket, names, tickets in rows:
             looked, last = looked + count, ticket if last is None else max(last, ticket)
             if reason:
-                skipped[reason] = listed(names)
+                skipped[reason] = names_in(names)
             else:
-                turns += zip(map(int, listed(tickets)), listed(names))
+                turns += zip(map(int, names_in(tickets)), names_in(names))
         return Serviceable(turns, skipped, last, looked < limit and len(turns) < most)
 
     def turns_before(self, before: int, limit: int, *, high: bool) -> list[tuple[int, str]]:
