@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_476),
+    "lines of rules": Budget(7_479),
     "lines of store": Budget(9_043),
-    "lines of queue": Budget(11_904),
-    "lines of the engine": Budget(28_423, 19_500),
-    "lines of the command line": Budget(5_881),
-    "lines of the package": Budget(51_500, 38_000),
+    "lines of queue": Budget(11_906),
+    "lines of the engine": Budget(28_428, 19_500),
+    "lines of the command line": Budget(5_882),
+    "lines of the package": Budget(51_506, 38_000),
     "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
