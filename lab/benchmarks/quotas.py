@@ -132,8 +132,11 @@ def _empty(uri: str) -> None:
         connection.execute("CHECKPOINT")
 
 
-def check(uri: str, waiting: int, row: int) -> tuple[float, float]:
-    """Return the seconds of one check beyond an empty statement, and of the server's processor.
+def check(uri: str, waiting: int, row: int) -> tuple[float, float, float]:
+    """Return the seconds of one check beyond an empty statement, of the server's processor, and within the server.
+
+    The first two are of single statements, for each of which an idle machine wakes its processors; the third is of many
+    checks in one statement.
 
     :param row: messages of one inbox row
     """
@@ -157,7 +160,12 @@ def check(uri: str, waiting: int, row: int) -> tuple[float, float]:
                     _timed(lambda: queue.store.fullness(unit, queue.session.ring_id, {ORIGIN: 1}, has_paths=False))
                 )
             spent += sum(server.cpu_times()[:2])
-        return statistics.median(checks) - statistics.median(empty), spent / CHECKS
+            call = (
+                f"{parse(uri).prefix}fullness({queue.session.ring_id}::smallint, ARRAY['{ORIGIN}'], '{{1}}'::bigint[])"
+            )
+            many = f"DO $$BEGIN FOR i IN 1..{CHECKS} LOOP PERFORM * FROM {call}; END LOOP; END$$"
+            within = _timed(lambda: unit.connection.execute(many.encode()))
+        return statistics.median(checks) - statistics.median(empty), spent / CHECKS, within / CHECKS
 
 
 def _timed(call: Any) -> float:
@@ -185,13 +193,13 @@ def main() -> None:
         for senders in options.senders:
             for call in options.calls:
                 print(throughput(uri, senders, call, options.pairs, options.seconds), flush=True)
-        print("| waiting | in rows of | ms of a check | of the server's processor |")
-        print("| --: | --: | --: | --: |")
+        print("| waiting | in rows of | ms of a check | of the server's processor | within the server |")
+        print("| --: | --: | --: | --: | --: |")
         for waiting in options.waiting:
             for row in (1, 100):
                 _empty(uri)
-                whole, server = check(uri, waiting, row)
-                print(f"| {waiting:,} | {row} | {whole * 1e3:.2f} | {server * 1e3:.2f} |", flush=True)
+                figures = " | ".join(f"{seconds * 1e3:.2f}" for seconds in check(uri, waiting, row))
+                print(f"| {waiting:,} | {row} | {figures} |", flush=True)
 
 
 if __name__ == "__main__":
