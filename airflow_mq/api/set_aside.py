@@ -237,7 +237,7 @@ def requeue(conn_id: str, ring: str, body: RequeueRequest, user: Writer) -> Deci
 
 @router.post("/set-aside/discard", dependencies=WRITING)
 def discard(conn_id: str, ring: str, body: DiscardRequest, user: Writer) -> Decided:
-    """Discard set-aside messages for good; an event records the actor and the reason."""
+    """Discard set-aside messages permanently; an event records the actor and the reason."""
     with opened(conn_id, ring, user.name, DECIDING) as queue:
         return _decided(body.addresses, lambda some: queue.set_aside.discard(some, body.why))
 

@@ -621,7 +621,7 @@ def test_many_are_requeued_and_discarded(seen: Seen, world: World) -> None:
         shown.get_by_role("checkbox", name=re.compile(f"Choose odd-{n}:")).uncheck()
     shown.get_by_role("checkbox", name=re.compile("Choose odd-1:")).check()
     bar.get_by_role("button", name="Discard").click()
-    seen.confirm("Discard for good", reason="not wanted")
+    seen.confirm("Discard permanently", reason="not wanted")
     expect(shown.get_by_text("1 message discarded.")).to_be_visible()
     expect(seen.row("odd-1")).to_have_count(0)
     with world.queue(RING) as queue:

@@ -120,7 +120,7 @@ def test_a_message_that_another_tab_discarded_is_not_discarded_again(seen: Seen,
     shown.get_by_role("button", name="Discard archive:0:0").click()
     with world.queue("page-tabs") as queue:
         queue.set_aside.discard([Address("archive", 0, 0)], "in the other tab")
-    seen.confirm("Discard for good", reason="in this tab")
+    seen.confirm("Discard permanently", reason="in this tab")
     announced = shown.locator(".notice", has_text=re.compile(r"^0 messages discarded\. 1 was not: "))
     expect(announced).to_have_class(re.compile(r"\bwarn\b"))
 
@@ -147,7 +147,7 @@ def test_a_session_that_ended_leads_to_the_sign_in(seen: Seen, world: World) -> 
     discard.click()
     dialog = seen.page.get_by_role("dialog")
     dialog.get_by_label("Reason").fill("it is empty")
-    dialog.get_by_role("button", name="Discard for good").click()
+    dialog.get_by_role("button", name="Discard permanently").click()
     expect(dialog.get_by_role("alert").get_by_role("link", name="Sign in")).to_be_visible()
     seen.wrong.clear()  # the browser itself logged the refusals
 

@@ -344,9 +344,9 @@ function Discard({ decision, onDone, onClose }: DialogProps) {
     onDone();
   }
   return (
-    <Dialog title={`Discard ${many(decision.rows.length, "message")}`} confirm="Discard for good" danger onConfirm={discard} onClose={onClose}>
+    <Dialog title={`Discard ${many(decision.rows.length, "message")}`} confirm="Discard permanently" danger onConfirm={discard} onClose={onClose}>
       <Chosen rows={decision.rows} />
-      <p>Discarded messages are deleted for good.</p>
+      <p>Discarded messages are deleted permanently.</p>
       <Field label="Reason" value={why} onChange={setWhy} required hint="Stored in the event, with your name." />
     </Dialog>
   );
