@@ -130,12 +130,13 @@ def print_findings(session: Session, findings: Iterable[Finding]) -> None:
 
 def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: Servicing) -> Iterator[Finding]:
     """Yield the findings about one ring: its settings, blocks and servers, its first queues, and who holds it."""
+    put_off = [state for state in queue.inspect.put_off(LOOKED_AT) if not state.paused]
     for check, found, fine in (
         ("ring {}", _settings(queue), "its settings go together"),
         ("blocks of {}", _blocks(queue), "none is past its deadline"),
         ("servers of {}", _servers(queue, states, servicing), ""),
         ("messages of {}", _failing(queue.ring, "first", states), ""),
-        ("messages of {}", _failing(queue.ring, "delayed", _put_off(queue)), ""),
+        ("messages of {}", _failing(queue.ring, "delayed", put_off), ""),
         ("budgets of {}", _budgets(queue), ""),
         ("bills of {}", _bills(queue), ""),
         ("hold on {}", _hold(queue, servicing), ""),
@@ -287,12 +288,6 @@ def _servers(queue: MessageQueue, states: Sequence[QueueState], servicing: Servi
         yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
     for told in queue.inspect.stuck(states, servicing):
         yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
-
-
-def _put_off(queue: MessageQueue) -> list[QueueState]:
-    """Return queues whose failed messages are delayed, without paused ones."""
-    paused = {pause.origin for pause in queue.admin.paused()}
-    return [state for state in queue.inspect.put_off(LOOKED_AT) if state.origin not in paused]
 
 
 def _failing(ring: str, place: str, states: Sequence[QueueState]) -> Iterator[Finding]:

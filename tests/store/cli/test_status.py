@@ -81,6 +81,15 @@ def test_messages_that_fail_again_and_again_are_named_while_they_are_delayed(mq:
     assert "was tried" not in mq("status").out
 
 
+def test_delayed_messages_below_a_paused_group_need_no_person(mq: Terminal, queue: MessageQueue) -> None:
+    queue.admin.change_ring(ordered=False, backoff=600, paths=True)
+    queue.enqueue_message("acme/x", b"x")
+    queue.service_queues(lambda delivery: Yield("their API is down"))
+    assert "the delayed message of acme/x was tried 1 time without success" in mq("status").out
+    queue.admin.pause("acme", "their API is down", below=True)
+    assert "was tried" not in mq("status").out
+
+
 def test_delayed_messages_that_were_not_looked_at_are_named(mq: Terminal, queue: MessageQueue) -> None:
     queue.enqueue_messages([("later", b"x")] * 101, not_before=timedelta(hours=1))
     assert "delayed messages after the first 100" in mq("status").out.partition("not checked:")[2]

@@ -198,7 +198,11 @@ class Inspect:
                 # A message that was put off has a row of its own.
                 if row.attributes and row.items == 1 and (note := notes_of(row.attributes, 1).get(0)):
                     attempts[row.origin] = max(attempts[row.origin], note.attempts)
-        return [QueueState(origin_of(name), priority_of(name), attempts=n) for name, n in attempts.items() if n]
+            working_set.loader.load_books([*+attempts])
+            return [
+                QueueState(origin_of(name), priority_of(name), skipped=working_set.book(name).skipped, attempts=count)
+                for name, count in (+attempts).items()
+            ]
 
     def ring_order(self, limit: int = 100, priority: str = REGULAR, seed: bytes | None = None) -> list[str]:
         """Return the origins with ready books of this priority, from the head of the ring.
