@@ -48,7 +48,8 @@ def send_within_quotas(
     """
     store, ring, until = session.store, session.ring_id, session.room_until(sizes, unit)
     if until == LATEST:
-        return not store.send(unit, ring, rows, due)
+        store.send(unit, ring, rows, due)
+        return False
     if at_once:
         rows = list(rows)
         if until > len(rows) and store.send(unit, ring, rows, due, until=until - len(rows)):

@@ -287,8 +287,9 @@ class Sender:
         with closing(self.pack(pairs, terms)) as call:
             if not call.count:
                 return Enqueued(0, 0)
-            with self.store.writing(at_once=call.is_plain) as unit:
-                sent = self.write(unit, call, at_once=call.is_plain)
+            at_once = call.is_plain
+            with self.store.writing(at_once=at_once) as unit:
+                sent = self.write(unit, call, at_once=at_once)
         self.committed(call)
         return sent
 
