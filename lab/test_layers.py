@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from lab.layers import LAYERS, known, table
+from lab.layers import FOUND, LAYERS, known, table
+from lab.reached import choose, functions
+from tests.proofs.simulation.mutations import MUTATIONS
 
 
 def test_the_table_counts_what_only_one_layer_finds(tmp_path: Path) -> None:
-    results = tmp_path / "results.jsonl"
     lines = [
-        ("one", "rules", "tests/unit/rules/test_a.py::test_a", 1),
+        ("one", "unit", "tests/unit/test_a.py::test_a", 1),
         ("one", "crash", "", 9),
         ("two", "model", "x", 2),
     ]
-    lines += [("two", "rules", "y", 2), ("three", "rules", "", 2)]
-    results.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    header, _, *rows, found, alone = table(known(results)).splitlines()
+    lines += [("two", "unit", "y", 2), ("three", "unit", "", 2)]
+    write(tmp_path / FOUND, lines)
+    header, _, *rows, found, alone = table(known(tmp_path)).splitlines()
     assert header == f"| planted bug | {' | '.join(LAYERS)} |"
     assert rows[0].startswith("| one | yes |") and rows[2].startswith("| three | - |")
     assert found.split("|")[2:5] == [" 2 ", " 0 ", " 1 "]
@@ -26,3 +28,27 @@ def test_the_table_counts_what_only_one_layer_finds(tmp_path: Path) -> None:
 
 def test_nothing_is_known_without_a_file(tmp_path: Path) -> None:
     assert known(tmp_path / "none") == {}
+
+
+def test_a_layer_runs_the_fastest_tests_that_reach_a_bug(tmp_path: Path) -> None:
+    bug = next(one for one in MUTATIONS if functions(one))
+    place = f"{bug.file}:{functions(bug)[0].lineno}"
+    reported = [("slow", place), ("slow", 9.0), ("other", 0.1), ("fast", place), ("fast", 0.2), ("failed", place)]
+    write(tmp_path / "reports", reported)
+    assert choose(tmp_path / "reports", bug, 60) == ["fast", "slow"]
+    assert choose(tmp_path / "reports", bug, 5) == ["fast"]
+
+
+def test_every_test_may_find_a_bug_in_sql(tmp_path: Path) -> None:
+    bug = next(one for one in MUTATIONS if one.file.endswith(".sql"))
+    write(tmp_path / "reports", [("slow", 9.0), ("fast", 0.2)])
+    assert choose(tmp_path / "reports", bug, 60) == ["fast", "slow"]
+
+
+def test_nearly_all_planted_bugs_are_in_functions_or_sql() -> None:
+    others = [bug.name for bug in MUTATIONS if bug.file.endswith(".py") and not functions(bug)]
+    assert len(others) <= 2, others
+
+
+def write(file: Path, lines: Sequence[tuple[object, ...]]) -> None:
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -24,14 +24,22 @@ PLUGIN = "tests.proofs.simulation.mutations.changed"
 
 
 @contextmanager
-def planted(mutation: Mutation) -> Iterator[Path]:
-    """Yield a folder with a copy of the package that has a bug, and with the tests."""
+def copied() -> Iterator[Path]:
+    """Yield a folder with a copy of the package, and with all beside it."""
     with tempfile.TemporaryDirectory(prefix="mq_mutation_", dir=in_memory()) as name:
         folder = Path(name)
         ignored = shutil.ignore_patterns("__pycache__", "page", "node_modules")
         shutil.copytree(PACKAGE, folder / "airflow_mq", ignore=ignored)
-        for other in ("tests", "pyproject.toml"):
-            (folder / other).symlink_to(PACKAGE.parent / other)
+        for other in PACKAGE.parent.glob("[!.]*"):
+            if other.name not in (PACKAGE.name, "build"):
+                (folder / other.name).symlink_to(other)
+        yield folder
+
+
+@contextmanager
+def planted(mutation: Mutation) -> Iterator[Path]:
+    """Yield such a folder whose package has a bug."""
+    with copied() as folder:
         (folder / "airflow_mq" / mutation.file).write_text(mutation.apply(), "utf-8")
         yield folder
 
