@@ -1,7 +1,8 @@
 """Which planted bugs each test reaches, so that a layer runs only those of its tests that could find a bug.
 
-The functions in which bugs are planted report their callers in a copy of the package; child processes report,
-too. As a plugin of pytest, this module reports the seconds of each test there, and runs the chosen tests, in their order.
+In a copy of the package, the functions in which bugs are planted and the statements report that a test reaches them, also
+in its child processes. As a plugin of pytest, this module reports the seconds of each test there, and runs the chosen
+tests, in their order.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,27 +21,48 @@ from tests.proofs.simulation.mutations import PACKAGE, Mutation
 #: Environment variables: the file of reports, and the file with the names of the tests that run.
 REPORTS, CHOSEN = "MQ_REACHED", "MQ_CHOSEN"
 
+#: The modules whose method `text` returns a statement by its name.
+STORES = ("engine/store/sqlite.py", "engine/store/postgres.py")
+#: A statement or a part of one: its kind, its name and its text.
+HEADING = re.compile(r"^-- (name|part): (\w+)(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
+
 #: The module of the copy that reports: once for each test and function of a process.
-PROBE = f'''"""Reports which test calls a function."""
+PROBE = f'''"""Reports which test reaches a place."""
 import json
 import os
 
 seen = set()
 
 
-def reached(function):
+def reached(place):
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    if (test, function) not in seen and "{REPORTS}" in os.environ:
-        seen.add((test, function))
+    if (test, place) not in seen and "{REPORTS}" in os.environ:
+        seen.add((test, place))
         with open(os.environ["{REPORTS}"], "a", encoding="utf-8") as file:
-            file.write(json.dumps([test, function]) + "\\n")
+            file.write(json.dumps([test, place]) + "\\n")
 '''
 
 
+def places(mutation: Mutation) -> list[str]:
+    """Return the functions or statements that a bug changes; none if it changes something else, such as a class."""
+    if mutation.file.endswith(".sql"):
+        return statements(mutation)
+    return [f"{mutation.file}:{node.lineno}" for node in functions(mutation)]
+
+
+def statements(mutation: Mutation) -> list[str]:
+    """Return the SQL statements that a bug changes, by themselves or in a part of their text."""
+    texts = [file.read_text("utf-8") for file in (PACKAGE / "engine/store/sql").glob("*.sql")]
+    pieces = [piece for text in texts for piece in HEADING.findall(text)]
+    changed = set(HEADING.findall(mutation.apply())).difference(pieces)
+    names = {name for _, name, _ in changed}
+    while more := {name for _, name, text in pieces if any(f"{{part {part}}}" in text for part in names)} - names:
+        names |= more
+    return sorted(names)
+
+
 def functions(mutation: Mutation) -> list[ast.FunctionDef]:
-    """Return the functions that a bug changes; none if it changes something else, such as SQL or a class."""
-    if not mutation.file.endswith(".py"):
-        return []
+    """Return the functions that a bug in Python changes; none if it changes something else."""
     text = (PACKAGE / mutation.file).read_text("utf-8")
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     found = []
@@ -54,17 +77,22 @@ def functions(mutation: Mutation) -> list[ast.FunctionDef]:
 
 
 def add_probes(folder: Path, mutations: Sequence[Mutation]) -> None:
-    """Let the functions that bugs change report in a copy of the package."""
+    """Let the functions that bugs change, and all statements, report in a copy of the package."""
     (folder / "airflow_mq" / "probe.py").write_text(PROBE, "utf-8")
     probes = defaultdict[str, dict[int, tuple[int, str]]](dict)
     for mutation in mutations:
-        for node in functions(mutation):
+        for node in functions(mutation) if mutation.file.endswith(".py") else ():
             first = node.body[0]
-            probes[mutation.file][first.lineno] = (first.col_offset, f"{mutation.file}:{node.lineno}")
-    for name, places in probes.items():
+            probes[mutation.file][first.lineno] = (first.col_offset, repr(f"{mutation.file}:{node.lineno}"))
+    for name in STORES:
+        classes = ast.parse((PACKAGE / name).read_text("utf-8")).body
+        nodes = [node for one in classes if isinstance(one, ast.ClassDef) for node in one.body]
+        first = next(node.body[0] for node in nodes if isinstance(node, ast.FunctionDef) and node.name == "text")
+        probes[name][first.lineno] = (first.col_offset, "name")
+    for name, own in probes.items():
         lines = (PACKAGE / name).read_text("utf-8").splitlines(keepends=True)
-        for line, (indent, function) in sorted(places.items(), reverse=True):
-            lines.insert(line - 1, f"{' ' * indent}__import__('airflow_mq.probe').probe.reached({function!r})\n")
+        for line, (indent, place) in sorted(own.items(), reverse=True):
+            lines.insert(line - 1, f"{' ' * indent}__import__('airflow_mq.probe').probe.reached({place})\n")
         (folder / "airflow_mq" / name).write_text("".join(lines), "utf-8")
 
 
@@ -72,7 +100,7 @@ def choose(reports: Path, mutation: Mutation, most: float) -> list[str]:
     """Return the tests that reach a bug, the fastest first, of so many seconds in all."""
     lines = [json.loads(line) for line in reports.read_text("utf-8").splitlines()]
     seconds = {test: value for test, value in lines if isinstance(value, float)}
-    needed = [f"{mutation.file}:{node.lineno}" for node in functions(mutation)]
+    needed = places(mutation)
     reached = {test for test, value in lines if value in needed} if needed else set(seconds)
     chosen: list[str] = []
     for test in sorted(seconds.keys() & reached, key=lambda test: seconds[test]):

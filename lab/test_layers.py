@@ -6,9 +6,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from lab.layers import FOUND, LAYERS, known, table
-from lab.reached import choose, functions
+from lab.reached import choose, places
 from tests.proofs.simulation.mutations import MUTATIONS
+from tests.proofs.simulation.mutations.planting import bug as planted_bug
 
 
 def test_the_table_counts_what_only_one_layer_finds(tmp_path: Path) -> None:
@@ -30,24 +33,24 @@ def test_nothing_is_known_without_a_file(tmp_path: Path) -> None:
     assert known(tmp_path / "none") == {}
 
 
-def test_a_layer_runs_the_fastest_tests_that_reach_a_bug(tmp_path: Path) -> None:
-    bug = next(one for one in MUTATIONS if functions(one))
-    place = f"{bug.file}:{functions(bug)[0].lineno}"
+@pytest.mark.parametrize("kind", [".py", ".sql"])
+def test_a_layer_runs_the_fastest_tests_that_reach_a_bug(tmp_path: Path, kind: str) -> None:
+    bug = next(one for one in MUTATIONS if one.file.endswith(kind))
+    place = places(bug)[0]
     reported = [("slow", place), ("slow", 9.0), ("other", 0.1), ("fast", place), ("fast", 0.2), ("failed", place)]
     write(tmp_path / "reports", reported)
     assert choose(tmp_path / "reports", bug, 60) == ["fast", "slow"]
     assert choose(tmp_path / "reports", bug, 5) == ["fast"]
 
 
-def test_every_test_may_find_a_bug_in_sql(tmp_path: Path) -> None:
-    bug = next(one for one in MUTATIONS if one.file.endswith(".sql"))
-    write(tmp_path / "reports", [("slow", 9.0), ("fast", 0.2)])
-    assert choose(tmp_path / "reports", bug, 60) == ["fast", "slow"]
+def test_a_bug_in_a_part_of_statements_is_reached_through_each_of_them() -> None:
+    bug = planted_bug("part", "engine/store/sql/block.sql", "b.id, b.number, b.key,", "b.id, b.id, b.key,")
+    assert {"block_columns", "block", "block_by_token"} <= set(places(bug))
 
 
-def test_nearly_all_planted_bugs_are_in_functions_or_sql() -> None:
-    others = [bug.name for bug in MUTATIONS if bug.file.endswith(".py") and not functions(bug)]
-    assert len(others) <= 2, others
+def test_nearly_all_planted_bugs_are_in_functions_or_statements() -> None:
+    others = [bug.name for bug in MUTATIONS if not places(bug)]
+    assert len(others) <= 4, others
 
 
 def write(file: Path, lines: Sequence[tuple[object, ...]]) -> None:
