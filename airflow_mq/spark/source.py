@@ -91,7 +91,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow_mq.spark")
 
-OPTIONS = ("ring", "block", "origins", "limit", "partitions", "job", "stream", "lease", "priority", "path")
+#: The options of each use. An option that another use has would be ignored.
+OPTIONS = {
+    "read": ("ring", "origins", "limit", "partitions"),
+    "read a block": ("ring", "block", "partitions"),
+    "write": ("ring", "job", "priority"),
+    "stream": ("ring", "stream", "lease", "partitions"),
+}
 #: Rows that are enqueued in one transaction.
 ROWS = 5_000
 #: Columns of a write, with the beginnings of their types; `void` is the type of a column of nulls.
@@ -110,11 +116,7 @@ class Options:
     """The options of the format, checked."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        unknown = [name for name in given if name.lower() not in OPTIONS]
-        if unknown:
-            raise InvalidInput(
-                f"unknown option {unknown[0][:40]!r} of the format airflow_mq: expected one of {', '.join(OPTIONS)}"
-            )
+        self.names = [name for name, value in given.items() if value]
         if given.get("path"):
             raise InvalidInput("the format airflow_mq has no path: set AIRFLOW_MQ_STORE in the driver's environment")
         self.ring = given.get("ring") or "default"
@@ -126,6 +128,16 @@ class Options:
         self.partitions = self._number(given, "partitions", 8)
         lease = given.get("lease")
         self.lease = check_seconds(lease, "option lease", bare=True) if lease else None
+
+    def to(self, use: str) -> Options:
+        """Return these options for a use. Raises `InvalidInput` for one that it does not have."""
+        unknown = [name for name in self.names if name.lower() not in OPTIONS[use]]
+        if unknown:
+            raise InvalidInput(
+                f"unknown option {unknown[0][:40]!r} to {use} with the format airflow_mq: expected one of "
+                f"{', '.join(OPTIONS[use])}"
+            )
+        return self
 
     def _number(self, given: Mapping[str, str], name: str, default: int) -> int:
         text = str(given.get(name) or default)
@@ -155,13 +167,15 @@ class MessageQueueSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         names = check_columns(schema)
-        return BlockReader(self.checked, names) if self.checked.block else WaitingReader(self.checked, names)
+        if self.checked.block:
+            return BlockReader(self.checked.to("read a block"), names)
+        return WaitingReader(self.checked.to("read"), names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return QueueWriter(self.checked, schema, overwrite)
+        return QueueWriter(self.checked.to("write"), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return BlockStream(self.checked, check_columns(schema))
+        return BlockStream(self.checked.to("stream"), check_columns(schema))
 
 
 def check_columns(schema: StructType) -> list[str]:

@@ -134,6 +134,25 @@ def test_options_that_are_not_known(spark: Any, queue: MessageQueue) -> None:
             options(queue, spark.read, **said).load().collect()
 
 
+@pytest.mark.parametrize("option", ["origins", "limit", "block", "job", "priority"])
+def test_a_stream_refuses_an_option_that_it_would_ignore(spark: Any, queue: MessageQueue, option: str) -> None:
+    from airflow_mq.spark.source import MessageQueueSource
+
+    value = {"limit": "1", "priority": "high"}.get(option, "acme/")
+    source = MessageQueueSource({"ring": queue.ring, option: value})
+    with pytest.raises(InvalidInput, match=f"unknown option '{option}' to stream .* one of ring, stream, lease, "):
+        source.streamReader(spark.createDataFrame([], "payload binary").schema)
+
+
+def test_a_stream_of_some_origins_services_none_of_the_others(spark: Any, queue: MessageQueue, tmp_path: Path) -> None:
+    queue.enqueue_messages([("acme/a", b"1"), ("other", b"2")])
+    frame = options(queue, spark.readStream, origins="acme/").load()
+    query = frame.writeStream.foreachBatch(lambda rows, number: None).option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(Exception, match="unknown option 'origins' to stream"):
+        query.trigger(availableNow=True).start().awaitTermination(120)
+    assert queue.footprint("other").count == 1
+
+
 def _stream(spark: Any, queue: MessageQueue, sink: Callable[[Any, int], None], folder: Path) -> Any:
     """Return the writer of a stream that services a queue into a sink."""
     reader = options(queue, spark.readStream, stream="s", lease="60").load()
