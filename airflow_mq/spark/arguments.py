@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
 #: Variable with a word that the task chose: the job's last line ends with it, and no line that a processor prints does.
 MARK = "AIRFLOW_MQ_MARK"
 #: Exit code of a job that came too late: "temporary failure, the user is invited to retry".
-REFUSED = 75
+REFUSED = os.EX_TEMPFAIL
+#: Exit code of a job with processors that do not load, whose errors it has reported: "configuration error".
+NOT_LOADED = os.EX_CONFIG
 #: Prefix of the lines that the job itself prints.
 PREFIX = "airflow_mq: "
 NAMES = ("ring", "routes", "processors", "part", "parts", "lease", "exchange")

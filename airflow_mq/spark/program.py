@@ -13,9 +13,10 @@ from typing import NoReturn
 from ..engine.rules.errors import MessageQueueError, TokenRefused
 from ..observe import traces
 from ..processors import Part, Processors
-from .arguments import MARK, REFUSED, Arguments, print_line
+from .arguments import MARK, NOT_LOADED, REFUSED, Arguments, print_line
 from .cause import cause_of
 from .driver import run_with_folder, run_with_store
+from .share import NotLoaded
 
 log = logging.getLogger("airflow_mq.spark.job")
 
@@ -35,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except TokenRefused as error:
         return _end(REFUSED, f"refused: {error}")
     except MessageQueueError as error:
-        return _fail(1, f"failed: {error}")
+        return _fail(NOT_LOADED if isinstance(error, NotLoaded) else 1, f"failed: {error}")
     except Exception as error:
         log.error("the job failed", exc_info=error)
         return _fail(1, f"failed: {cause_of(error)}")

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -494,6 +495,34 @@ def test_a_job_that_reaches_no_message_burns_no_attempts(
     assert [one.attempts for one in queue.inspect.peek("a")] == [0, 0]
     assert queue.set_aside.list() == []
     assert [event.why.startswith(f"not tried: {says}") for event in queue.inspect.events()] == [True, True]
+
+
+@pytest.mark.parametrize("with_exchange", [False, True])
+def test_processors_of_one_job_that_do_not_load_keep_their_own_errors(
+    sqlite_queue: MessageQueue, run: Run, submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    with_exchange: bool,
+) -> None:  # fmt: skip
+    from airflow_mq.operators.blocks import PlanBlockOperator
+    from airflow_mq.spark.program import main
+
+    def popen(argv: list[str], env: dict[str, str] | None = None, **kwargs: Any) -> Any:
+        job_at = next(place for place, word in enumerate(argv) if word.endswith("airflow_mq/spark/job.py"))
+        with patch.dict("os.environ", env or {}):
+            submitted.exit_code = main(argv[job_at + 1 :])
+        return submitted.popen(argv, env, **kwargs)
+
+    monkeypatch.setattr("subprocess.Popen", popen)
+    broken = Processors([Processor(origin, f"no_such_{origin}:process", origins=(origin,)) for origin in "ab"])
+    fill(sqlite_queue, {"a": [b"1"], "b": [b"2"]})
+    run.execute(PlanBlockOperator(task_id="plan", processors=broken, mq_conn_id=CONN_ID))
+    with pytest.raises(Exception, match="Error code is: 78"):
+        run.execute(job(run, broken, exchange=str(tmp_path / "exchange") if with_exchange else None), 0)
+    with pytest.raises(Exception, match=r"^a \+ b \(process_0\) failed"):
+        run.settle()
+
+    for origin in "ab":
+        (event,) = sqlite_queue.inspect.events(origin=origin)
+        assert event.why.startswith(f"not tried: InvalidInput: cannot load function no_such_{origin}:process (")
 
 
 def test_through_the_exchange_a_job_knows_neither_address_nor_token(

@@ -191,11 +191,17 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
                 self._run_client(server, listener)
         except AirflowException as error:
             job = self._client or self._hook
-            if isinstance(job, (MessageSparkHook, ConnectClient)) and job.returncode == arguments.REFUSED:
+            code = job.returncode if isinstance(job, (MessageSparkHook, ConnectClient)) else None
+            if code == arguments.REFUSED:
                 raise AirflowFailException(TOO_LATE) from error
-            if isinstance(job, MessageSparkHook) and job.returncode:
-                # The provider's text is the command and the last lines of output, which may quote messages.
-                raise AirflowException(self._failure(job, job.returncode)) from None
+            # The provider's text is the command and the last lines of output, which may quote messages.
+            text = self._failure(job, code) if isinstance(job, MessageSparkHook) and code else ""
+            if code == arguments.NOT_LOADED:
+                from airflow_mq.spark.share import NotLoaded
+
+                raise NotLoaded(text or str(error)) from None
+            if text:
+                raise AirflowException(text) from None
             raise
 
     def _failure(self, hook: MessageSparkHook, code: int) -> str:
