@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .. import failures
+from ..engine.rules import errors
+
 #: The longest cause that is kept.
 LONGEST = 1_000
 #: The first line of an exception, of Java or of Python. Log lines begin with a time, and code is indented.
@@ -19,6 +22,11 @@ _PACKAGES = re.compile(r"^(?:[A-Za-z_][\w$]*\.)+(?=[A-Z])")
 _NO_JVM = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has occurred")
 #: Line before a Python traceback in Spark's output; the traceback's last line names the error.
 _TRACEBACK = "Traceback (most recent call last):"
+#: The first error in a Python worker: the frames of its traceback are indented.
+_IN_WORKER = re.compile(
+    rf"^{re.escape(_TRACEBACK)}\n(?: .*\n)+(?P<module>(?:\w+\.)*)(?P<error>(?P<name>\w+)(?:: .*)?)$", re.MULTILINE
+)
+_WORKER_DIED = "Python worker exited unexpectedly"
 
 
 def error_of(line: str) -> str | None:
@@ -42,3 +50,14 @@ def cause_of(error: BaseException) -> str:
     text = str(error)
     root = last_error(text.splitlines()) if "\n" in text else None
     return root or f"{type(error).__name__}: {text}"[:LONGEST]
+
+
+def reason_of_worker(error: BaseException) -> str:
+    """Return the error of a Python worker, which is in the text of Spark's: its type, and its text if that is safe."""
+    text = str(error)
+    match = _IN_WORKER.search(text)
+    if match is None:
+        return "a Python worker died" if _WORKER_DIED in text else failures.reason_of(error)
+    kind = getattr(errors, match["name"], None) if match["module"] == f"{errors.__name__}." else None
+    is_safe = kind is not None and issubclass(kind, (*failures.SAFE, errors.StoreError))
+    return match["error"][:LONGEST] if is_safe else match["name"]

@@ -16,6 +16,7 @@ from .. import failures
 from ..engine.rules.errors import InvalidOutcome, ProcessorError, TokenRefused
 from ..engine.rules.outcome import check_outcome
 from ..processors import Part
+from .cause import reason_of_worker
 from .output import writing_for
 from .reports import Reporter, flushed
 from .share import Channel, Reported, Side, Task, done, load_function, noting_refusal
@@ -55,7 +56,7 @@ def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], t
         except Exception as error:
             shown = failures.loggable(error, terms.log_texts)
             log.error("processor %r failed on its DataFrame", processor.name, exc_info=shown)
-            reason = failures.reason_of(error)
+            reason = reason_of_worker(error)
             raise ProcessorError(f"processor {processor.name!r} failed on its DataFrame: {reason}") from None
     return total
 

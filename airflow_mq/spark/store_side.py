@@ -18,7 +18,14 @@ from ..engine.queue.values import Batch, Delivery, Report
 from ..engine.rules.blob import Reference
 from ..engine.rules.characters import visible
 from ..engine.rules.claims import Claim, ClaimRun
-from ..engine.rules.errors import BlobMissing, InvalidInput, MessageQueueError, StoreUnreachable, TokenRefused
+from ..engine.rules.errors import (
+    BlobMissing,
+    InvalidInput,
+    MessageQueueError,
+    StoreMissing,
+    StoreUnreachable,
+    TokenRefused,
+)
 from ..engine.rules.judging import bounds_of
 from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported, Yield
 from ..engine.rules.settle import Answers
@@ -68,7 +75,11 @@ class StoreChannel:
     @contextmanager
     def open(self, share: Sequence[Claim], epoch: int = 0) -> Iterator[StoreSide]:
         """Open a share, on an executor."""
-        with self.connect() as queue:
+        try:
+            queue = self.connect()
+        except (StoreMissing, StoreUnreachable) as error:
+            raise type(error)(f"{error}. Executors need access to this store, or the block an `exchange`") from None
+        with queue:
             yield StoreSide(queue, self.token, share, epoch)
 
     def epoch(self, shares: Iterable[Sequence[Claim]]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -123,10 +124,24 @@ def answers_in(batch: pa.RecordBatch) -> Iterator[tuple[Place, Outcome]]:
     count = batch.num_rows
     empty = [None] * count
     further = [batch.column(name).to_pylist() if name in names else empty for name in ("reason", "time", "size")]
-    columns = [batch.column(name).to_pylist() for name in _ANSWER]
-    for origin, priority, page, item, name, reason, time, size in zip(*columns, *further):
+    places = [_place_column(batch, name) for name in _ANSWER[:4]]
+    for origin, priority, page, item, name, reason, time, size in zip(
+        *places, batch.column("outcome").to_pylist(), *further
+    ):
         book = book_name(check_origin(origin), check_priority(priority))
         yield (book, page, item), read_outcome(name, reason, time, size)
+
+
+def _place_column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """Return a column of places. pandas makes floats of whole numbers beside nulls."""
+    column, kind = batch.column(name), MESSAGES.field(name).type
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not column.null_count:
+            return list(column.cast(kind).to_pylist())
+    raise InvalidOutcome(
+        f"invalid column {name} of outcomes ({column.type}, nulls: {column.null_count}): expected the value of a "
+        f"message ({kind}) in each row"
+    )
 
 
 def read_outcome(

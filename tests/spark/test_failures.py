@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 
 from airflow_mq import Batch, MessageQueue, Part, Processor, Processors, batch_processor
-from airflow_mq.errors import ProcessorError
+from airflow_mq.errors import InvalidOutcome, ProcessorError
 from airflow_mq.failures import VARIABLE
+from airflow_mq.spark.cause import reason_of_worker
 from airflow_mq.spark.exchange import FolderChannel, hand_over
 from airflow_mq.spark.frames import Shares, run_frames
 from airflow_mq.spark.share import run_share
-from airflow_mq.spark.store_side import StoreSide, run_in_place, tasks_of, terms_of
+from airflow_mq.spark.store_side import StoreChannel, StoreSide, run_in_place, tasks_of, terms_of
+from airflow_mq.spark.tables import answers_in
 
 MakeRing = Callable[..., MessageQueue]
 CANARY = "canary-7319"
@@ -59,6 +62,17 @@ def short_arrow(batches: Iterable[Any]) -> Iterator[Any]:
 
 def leaky_frame(messages: Any) -> None:
     int(PAYLOAD)
+
+
+def leaky_udf(messages: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    number = f.udf(lambda payload: str(int(payload)))
+    return messages.select("origin", "priority", "page", "item", number("payload").alias("outcome"))
+
+
+def frame_without_outcomes(messages: Any) -> Any:
+    return messages.select("origin", "priority", "page", "item")
 
 
 def routes_of(name: str, shape: str = "message") -> tuple[Processors, Part]:
@@ -150,6 +164,77 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
 
     assert CANARY not in caplog.text + str(told.value)
     assert "in leaky_frame" in caplog.text
+
+
+STORE_GONE = "store not found: there is no file /q.db"
+
+
+@pytest.mark.parametrize(
+    ("last_line", "reason"),
+    [
+        (f"ValueError: {CANARY}\nFooError: {CANARY}", "ValueError"),
+        (f"shop.errors.InvalidOutcome: {CANARY}", "InvalidOutcome"),
+        ("airflow_mq.engine.rules.errors.InvalidOutcome: outcome is missing", "InvalidOutcome: outcome is missing"),
+        (f"airflow_mq.engine.rules.errors.StoreMissing: {STORE_GONE}", f"StoreMissing: {STORE_GONE}"),
+        (f"airflow_mq.engine.rules.errors.InvalidInput: {CANARY}", "InvalidInput"),
+        ("airflow_mq.engine.rules.errors.StoreBusy", "StoreBusy"),
+        (None, "a Python worker died"),
+    ],
+)
+def test_a_failed_dataframe_names_the_error_in_its_worker(last_line: str | None, reason: str) -> None:
+    trace = f'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    int("{CANARY}")\n'
+    died = "SparkException: Python worker exited unexpectedly (crashed)."
+    text = died if last_line is None else f"An exception was thrown from the Python worker:\n{trace}{last_line}\n"
+    assert reason_of_worker(RuntimeError(text)) == reason
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("leaky_udf", "ValueError$"),
+        ("frame_without_outcomes", "InvalidOutcome: outcomes need the columns .*; outcome is missing$"),
+        (
+            "unreached",
+            "StoreMissing: store not found: .* Executors need access to this store, or the block an `exchange`$",
+        ),
+    ],
+)
+def test_a_dataframe_that_fails_on_an_executor_names_the_error(
+    spark: Any, session_store: str, make_ring: MakeRing, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    queue = make_ring(session_store, f"failing-{name}")
+    queue.enqueue_message("a", PAYLOAD)
+    routes, part = routes_of("leaky_udf" if name == "unreached" else name, "dataframe")
+    block = queue.blocks.plan()
+    terms, channel = terms_of(queue, block), StoreChannel(session_store, queue.ring, block.token)
+    tasks = tasks_of(block, terms, routes, part, 1)
+    if name == "unreached":
+        monkeypatch.setattr(Shares, "begin", lambda shares: None)
+        channel = replace(channel, uri="sqlite:////no/such/folder/store.db")
+
+    with pytest.raises(ProcessorError, match=f"^processor 'all' failed on its DataFrame: {reason}"):
+        run_frames(spark, channel, tasks, terms, part)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("page", [0, None]), ("origin", ["a", None]), ("item", [0.5, 1.0]), ("priority", [[1], [2]])]
+)
+def test_a_row_without_its_place_names_the_column(name: str, values: list[Any]) -> None:
+    import pyarrow as pa
+
+    rows = {"origin": ["a", "a"], "priority": ["regular"] * 2, "page": [0, 0], "item": [0, 1], "outcome": ["done"] * 2}
+    with pytest.raises(InvalidOutcome, match=f"invalid column {name} of outcomes"):
+        list(answers_in(pa.RecordBatch.from_pydict({**rows, name: values})))
+
+
+def test_a_place_may_have_become_a_float() -> None:
+    import pyarrow as pa
+
+    rows = {"origin": ["a"], "priority": ["regular"], "page": [3.0], "item": [1.0], "outcome": ["done"]}
+    ((place, _),) = answers_in(pa.RecordBatch.from_pydict(rows))
+    assert place == ("a", 3, 1) and [type(number) for number in place[1:]] == [int, int]
 
 
 @pytest.mark.parametrize(
