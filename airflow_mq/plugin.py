@@ -1,9 +1,10 @@
 """Airflow plugin: a listener that releases the blocks of ended runs, and the page.
 
-A run that fails, or that a person marks as finished, leaves its block to its deadline. If Airflow reports the end, the
-listener releases the block at once, in a thread of its own, so that neither the scheduler nor the API server waits.
-Otherwise (for a run that was deleted) the next plan releases it. Airflow loads this module in all of its processes, so
-it imports the rest of the package when it is needed; the API server builds the page for the first visitor.
+A run may end before its block is settled: it fails, a person marks it or its settling task as finished, or clears its
+plan alone. If Airflow reports the end, the listener releases the block at once, in a thread of its own, so that neither
+the scheduler nor the API server waits. Otherwise (for a run that was deleted) the next plan releases it. Airflow loads
+this module in all of its processes, so it imports the rest of the package when it is needed; the API server builds the
+page for the first visitor.
 """
 
 from __future__ import annotations
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 hookimpl = HookimplMarker("airflow")
 log = logging.getLogger("airflow_mq.plugin")
-
-#: Message of a run that ended by its own tasks.
-ENDED_WELL = "success"
 
 
 @hookimpl
@@ -62,9 +60,8 @@ def on_dag_run_failed(dag_run: DagRun, msg: str) -> None:
 
 @hookimpl
 def on_dag_run_success(dag_run: DagRun, msg: str) -> None:
-    """Release the blocks of a run that a person marked as successful."""
-    if msg != ENDED_WELL:
-        release_of(dag_run)
+    """Release the blocks that a successful run left open."""
+    release_of(dag_run)
 
 
 def release_of(dag_run: DagRun) -> None:
