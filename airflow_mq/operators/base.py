@@ -30,7 +30,7 @@ RETURNED = (
 )
 
 #: Text of None, a list, a mapping, a set and a tuple; a mapping of JSON begins otherwise.
-_MADE_TEXT = re.compile(r"None|\[.*\]|\{'.*\}|\('.*\)", re.DOTALL)
+_MADE_TEXT = re.compile(r"None|\[.*\]|\{'.*\}|\(['\d].*,.*\)", re.DOTALL)
 _KINDS = {"N": "None", "[": "a list", "{": "a mapping or set", "(": "a tuple"}
 
 if TYPE_CHECKING:

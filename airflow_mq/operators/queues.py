@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,9 @@ class HousekeepingOperator(QueueOperator):
 def _several(given: str | Sequence[str] | None) -> list[str]:
     """Return the origins that an author named; none for empty text or an empty XCom."""
     refuse_text_of(given, "origins")
-    return [given] if isinstance(given, str) and given else list(given or ())
+    if given is None or given == "":
+        return []
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def _until(given: datetime | timedelta | float | str | None) -> datetime | timedelta | float | None:

@@ -218,7 +218,7 @@ class _DecisionOperator(QueueOperator):
         if kind == "AGE":
             return seconds_of(value, name)
         refuse_text_of(value, name)
-        return value or None
+        return None if value == "" else value
 
 
 class DiscardSetAsideOperator(_DecisionOperator):

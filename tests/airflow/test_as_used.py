@@ -131,6 +131,7 @@ def test_text_that_airflow_made_of_a_value_is_refused(
                 Enqueue(task_id="of_no_origin", origin=of_none, messages=["x"], **common),
                 Enqueue(task_id="of_mapping", origin="a", messages="{{{{ {{'payload': '{PAYLOAD}'}} }}}}", **common),
                 Enqueue(task_id="of_tuple", origin="a", messages="{{{{ ('{PAYLOAD}', 'x') }}}}", **common),
+                Enqueue(task_id="of_numbers", origin="a", messages="{{{{ (1, 2) }}}}", **common),
                 Discard(task_id="discard_none", origin=of_none, why="gone", **common),
                 Requeue(task_id="requeue_none", error=of_none, all=True, **common),
                 Pause(task_id="pause_none", origins=of_none, **common),
@@ -154,6 +155,36 @@ def test_text_that_airflow_made_of_a_value_is_refused(
     assert "until is empty" in said and "messages: Airflow made text of a mapping" in said
     assert "invalid origin: Airflow made text of None" in said and "invalid error: Airflow made text of None" in said
     refuse_payload(said)
+
+
+# -- a number is no text, and 0 is not empty --
+
+
+def test_numbers_of_native_templates_name_no_origin(run_dag: RunDag, sqlite_queue: MessageQueue, watched: Any) -> None:
+    """Else the origin 0 would be paused by no task, and a filter for it would choose the messages of all origins."""
+    set_aside(sqlite_queue, {"0": 1, "b": 1})
+
+    run = run_dag(
+        """
+        from airflow_mq.operators.set_aside import DiscardSetAsideOperator
+        from airflow_mq.operators.queues import PauseQueueOperator, ResumeQueueOperator
+
+        common = {"mq_conn_id": "mq_stage"}
+        with DAG("scene", schedule=None, params={"zero": "0", "n": "17"}, render_template_as_native_obj=True):
+            PauseQueueOperator(task_id="pause", origins="{{ params.zero }}", **common)
+            PauseQueueOperator(task_id="pause_more", origins="{{ params.n }}", **common)
+            PauseQueueOperator(task_id="pause_text", origins="{{ params.n | tojson }}", **common)
+            ResumeQueueOperator(task_id="resume", origins="{{ params.n }}", **common)
+            DiscardSetAsideOperator(
+                task_id="discard", origin="{{ params.zero }}", reason="overweight", all=True, why="test", **common)
+        """
+    )
+
+    found = states(run)
+    assert found.pop("pause_text") == "success" and set(found.values()) == {"failed"}
+    assert [pause.origin for pause in sqlite_queue.admin.paused()] == ["17"]
+    assert sqlite_queue.set_aside.count() == 2
+    assert watched().count("invalid origin (int): expected text") >= 4
 
 
 # -- empty means none --
