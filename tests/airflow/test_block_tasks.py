@@ -401,6 +401,18 @@ def test_a_part_from_an_xcom_is_not_taken_on_trust(sqlite_queue: MessageQueue, r
         run.settle()
 
 
+def test_all_parts_are_no_part(sqlite_queue: MessageQueue, run: Run) -> None:
+    """As they arrive in a task that is not mapped, or of a plan that is."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    run.plan()
+    run.xcoms["plan", "return_value"] = [run.xcoms["plan", "return_value"]]
+
+    with pytest.raises(AirflowFailException, match=r"\(list\): expected one of .* \(\.expand\(part=plan.output\)"):
+        run.process(0)
+
+
 @pytest.mark.parametrize("max_attempts", [None, 5])
 def test_a_task_that_is_terminated_ends_in_the_middle(
     sqlite_queue: MessageQueue, run: Run, max_attempts: int | None

@@ -97,6 +97,11 @@ def planned_block(context: Context, plan_task_id: str) -> PlannedBlock:
 
 def checked_part(given: Part, processors: Processors) -> Part:
     """Return a part as it came back from an XCom, after a check against the rules."""
+    if not isinstance(given, Mapping):
+        raise AirflowFailException(
+            f"invalid part of a block ({type(given).__name__}): expected one of the parts that a plan returns; map the "
+            "task over them (.expand(part=plan.output)), and leave the plan unmapped"
+        )
     try:
         names = [processors[name] for name in given["processors"]]
         part, parts, messages = (given[name] for name in ("part", "parts", "messages"))
