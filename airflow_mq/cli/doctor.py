@@ -253,7 +253,7 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
     again = "install the latest airflow-mq, and report the error with the output of `airflow-mq check`"
     for block in queue.blocks.list("planned", limit=1000):
         named = f"block {block.id} ({block.messages:,} messages)"
-        if block.deadline > now:
+        if block.deadline > now or not (block.messages or queue.blocks.get(block.token).claims):
             continue
         if block.problem:
             yield Finding(

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from airflow_mq import MessageQueue, Yield
+from airflow_mq import MessageQueue, Weight, Yield
 from airflow_mq.cli import doctor
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store import grant, parse
@@ -94,6 +94,19 @@ def test_a_block_past_its_deadline(mq: Terminal, queue: MessageQueue) -> None:
     assert block.token in found["do"]
     mq("block", "release", block.token)
     mq("doctor")
+
+
+@pytest.mark.slow
+def test_an_empty_block_past_its_deadline_holds_up_nothing(mq: Terminal, queue: MessageQueue) -> None:
+    queue.blocks.plan(lease=0.01)
+    time.sleep(0.1)
+    mq("doctor")
+
+    # Its decision sets the message aside when it is settled.
+    queue.enqueue_message("heavy", b"x", weight=Weight(1 << 40, 0))
+    block = queue.blocks.plan(lease=0.01)
+    time.sleep(0.1)
+    assert block.messages == 0 and block.token in bad(mq)[0]["do"]
 
 
 def test_who_holds_a_ring(mq: Terminal, queue: MessageQueue) -> None:
