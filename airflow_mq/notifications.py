@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseNotifier
 
 from airflow_mq.engine.rules.characters import visible
+from airflow_mq.engine.rules.message import check_number
 from airflow_mq.engine.rules.units import check_seconds
 from airflow_mq.engine.store.pipelined import within
 from airflow_mq.hooks import MessageQueueHook
@@ -91,7 +92,7 @@ class SetAsideNotifier(QueueNotifier):
 
     def __init__(self, to: Callable[[str], object] | None = None, *, at_least: int = 1, **kwargs: Any) -> None:
         super().__init__(to, **kwargs)
-        self.at_least = at_least
+        self.at_least = check_number(at_least, "at_least")
 
     def text_of(self, queue: MessageQueue) -> str | None:
         waiting, ring = queue.set_aside.list(limit=COUNTED), queue.ring
@@ -128,6 +129,9 @@ class StarvingNotifier(QueueNotifier):
         **kwargs: Any,
     ) -> None:
         super().__init__(to, **kwargs)
+        for name, number in (("most_wait", most_wait), ("most_late", most_late), ("blocks", blocks)):
+            if number is not None:
+                check_number(number, name)
         self.oldest = None if oldest is None else check_seconds(oldest, "oldest", bare=True)
         self.most_wait = most_wait
         self.most_late = 1 if oldest is None and most_wait is None and most_late is None else most_late

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseSensorOperator, PokeReturnValue, conf
 
-from airflow_mq.engine.rules.errors import MessageQueueError
+from airflow_mq.engine.rules.errors import MessageQueueError, StoreError
 from airflow_mq.hooks import MessageQueueHook
-from airflow_mq.triggers import POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigger, read_ring
+from airflow_mq.triggers import LASTING, POLL_INTERVAL, QueueReadyTrigger, SetAsideTrigger, read_ring
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -67,7 +67,8 @@ class _RingSensor(BaseSensorOperator):
         try:
             found = self.found()
         except Exception as error:
-            if not self.silent_fail:
+            is_passing = isinstance(error, StoreError) and not isinstance(error, LASTING)
+            if not (self.silent_fail or is_passing):
                 self._fail(error)
             self.log.exception("The ring could not be read; the trigger tries again.")
             found = None

@@ -259,11 +259,10 @@ def test_a_task_that_is_deferred(
     run_dag: RunDag, sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Messages come while its trigger waits, and are gone before the next task looks."""
-    import airflow_mq.sensors  # noqa: F401 - it reads by itself before it defers
-    from airflow_mq import Weight, triggers
-    from airflow_mq.engine.rules.errors import UnknownRing
+    from airflow_mq import Weight, sensors, triggers
+    from airflow_mq.engine.rules.errors import StoreUnreachable, UnknownRing
 
-    for ring in ("night", "lost"):
+    for ring in ("night", "lost", "away"):
         sqlite_queue.admin.create_ring(ring)
     looks: list[str] = []
     read_ring = triggers.read_ring
@@ -283,7 +282,14 @@ def test_a_task_that_is_deferred(
         queue.set_aside.discard([one.address for one in queue.set_aside.list()], "the test is over")
         return reading
 
+    def look_first(queue: MessageQueue) -> triggers.Reading:
+        if queue.ring == "away":
+            raise StoreUnreachable()
+        return read_ring(queue)
+
     monkeypatch.setattr(triggers, "read_ring", look)
+    # A sensor reads by itself before it defers.
+    monkeypatch.setattr(sensors, "read_ring", look_first)
 
     run = run_dag(
         f"""
@@ -302,6 +308,7 @@ def test_a_task_that_is_deferred(
             Sensor(task_id="of_none", ring=gives.override(task_id="nothing")(None), **waits)
             Sensor.partial(task_id="mapped", **waits).expand(ring=gives.override(task_id="rings")(["night", "default"]))
             Sensor(task_id="lost", ring="lost", **waits)
+            Sensor(task_id="away", ring="away", **waits)
         """
     )
 
@@ -309,7 +316,9 @@ def test_a_task_that_is_deferred(
     assert states.pop("lost") == ["failed"] and {state for found in states.values() for state in found} == {"success"}
     assert [given(run, name)["ring"] for name in ("template", "of_xcom", "of_none")] == ["night", "night", "default"]
     assert [given(run, "mapped", index)["ring"] for index in (0, 1)] == ["night", "default"]
-    assert [looks.count(ring) for ring in ("night", "default", "lost")] == [6, 4, 1], "each of them was deferred"
+    assert [looks.count(ring) for ring in ("night", "default", "lost", "away")] == [6, 4, 1, 2], (
+        "each of them was deferred"
+    )
 
 
 def test_a_block_in_one_call(run_dag: RunDag, sqlite_queue: MessageQueue) -> None:
@@ -647,6 +656,18 @@ def test_the_arguments_of_the_processing_task_are_the_last_word() -> None:
         block(processors=[Processor("all", "tests.airflow.functions:work")], lease=900, process_args=given)
     job = dag.get_task("block.process").unmap({"part": {}})
     assert (job.map_index_template, job.lease, dag.get_task("block.plan").lease) == (*given.values(), 900)
+
+
+def test_a_number_as_text_is_refused_where_a_notifier_is_made() -> None:
+    from airflow_mq.notifications import SetAsideNotifier, StarvingNotifier
+
+    for notifier, name in (
+        (SetAsideNotifier, "at_least"),
+        (StarvingNotifier, "most_wait"),
+        (StarvingNotifier, "blocks"),
+    ):
+        with pytest.raises(ValueError, match=f"invalid value '3' for {name}: expected a whole number"):
+            notifier(**{name: "3"})
 
 
 @pytest.mark.parametrize("days", [0, -1])
