@@ -66,7 +66,7 @@ def world(worlds: dict[str, World]) -> World:
     return world
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, 640, 320])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view(chromium: Browser, world: World, scheme: Any, width: int) -> None:
     with signed_in(chromium, world, color_scheme=scheme, reduced_motion="reduce") as seen:
@@ -149,6 +149,29 @@ def test_a_command_is_copied_as_it_is_shown(seen: Seen, secure: bool) -> None:
         seen.page.locator("#pasted").focus()
         seen.page.keyboard.press("Control+V")
         expect(seen.page.locator("#pasted")).to_have_value(command)
+
+
+def test_the_help_of_a_command_takes_no_options(seen: Seen) -> None:
+    def plant(route: Route) -> None:
+        told = route.fetch().json()
+        told["explain"]["remedies"] = ["a DAG with block(), or a worker: airflow-mq service --help"]
+        route.fulfill(json=told)
+
+    seen.page.route("**/queue?*", plant)
+    shown = seen.open("queue", origin="dune", priority="regular")
+    expect(shown.get_by_role("button", name="Copy airflow-mq service --help", exact=True)).to_be_visible()
+
+
+def test_colours_of_the_system_leave_what_is_chosen_visible(chromium: Browser, world: World) -> None:
+    with signed_in(chromium, world, forced_colors="active") as seen:
+        shown = seen.open("blocks")
+        style = "(one, name) => getComputedStyle(one)[name]"
+        current, other = (
+            shown.locator(f"nav.tabs a{which}").first for which in ("[aria-current]", ":not([aria-current])")
+        )
+        assert current.evaluate(style, "borderBottomColor") != other.evaluate(style, "borderBottomColor")
+        chosen, free = (shown.get_by_role("button", name=name, exact=True) for name in ("Time", "Size"))
+        assert chosen.evaluate(style, "backgroundColor") != free.evaluate(style, "backgroundColor")
 
 
 def test_the_name_of_an_origin_is_no_command(seen: Seen) -> None:

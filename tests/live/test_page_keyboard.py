@@ -64,6 +64,32 @@ def test_tab_leads_through_the_page_from_the_top_down(seen: Seen) -> None:
     expect(shown.get_by_role("heading", name="cobalt", exact=True)).to_be_visible()
 
 
+def test_the_focus_stays_in_the_view_when_its_element_is_gone(seen: Seen) -> None:
+    shown = seen.open("queues", RING)
+    blocks = shown.get_by_role("link", name="Blocks", exact=True)
+    blocks.press("Enter")
+    expect(shown.get_by_role("heading", name="Blocks over time")).to_be_visible()
+    expect(blocks).to_be_focused()
+    shown.get_by_role("link", name="Queues", exact=True).press("Enter")
+    shown.get_by_role("table", name="Queues").get_by_role("link", name="acme").press("Enter")
+    expect(shown.get_by_role("group", name="acme", exact=True)).to_be_focused()
+    assert tab(seen.page) == ["← All queues"]
+    seen.page.go_back()
+    expect(shown.get_by_role("group", name="Queues", exact=True)).to_be_focused()
+    shown = seen.open("queues", RING, paused="1")
+    shown.get_by_role("region", name="Paused origins").get_by_role("button", name="Close").press("Enter")
+    expect(shown.get_by_role("group", name="Queues", exact=True)).to_be_focused()
+
+
+def test_a_click_with_control_opens_another_tab(seen: Seen) -> None:
+    shown = seen.open("queues", RING)
+    here = seen.page.url
+    with seen.page.context.expect_page() as opened:
+        shown.get_by_role("table", name="Queues").get_by_role("link", name="acme").click(modifiers=["Control"])
+    assert "origin=acme" in opened.value.url and seen.page.url == here
+    opened.value.close()
+
+
 def test_arrows_go_around_the_ring(seen: Seen) -> None:
     shown = seen.open("queues", RING)
     shown.locator("svg.ring a.arc").first.focus()

@@ -27,6 +27,6 @@ export function remedy(text: string, place: Partial<Place>): { text: string; com
   if (whole === undefined) return { text, command: null };
   const command = (marked ?? last)!;
   const { conn, ring } = place;
-  const added = command.startsWith("airflow-mq") ? [conn && `--conn-id ${quoted(conn)}`, ring && `--ring ${quoted(ring)}`] : [];
+  const added = command.startsWith("airflow-mq") && !command.endsWith("--help") ? [conn && `--conn-id ${quoted(conn)}`, ring && `--ring ${quoted(ring)}`] : [];
   return { text: marked ? text.replaceAll("`", "") : before!, command: [command, ...added].filter(Boolean).join(" ") };
 }

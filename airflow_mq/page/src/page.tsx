@@ -1,6 +1,6 @@
 /** The page: choice of store, ring and view, and the announcement of the last result. */
 
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 
 import { get } from "./api";
 import { COMMANDS } from "./commands";
@@ -8,7 +8,7 @@ import { HereContext, type Here } from "./context";
 import { Command, Remedy } from "./parts/command";
 import { Empty, Failure, Loaded, Notice } from "./parts/notice";
 import { usePoll } from "./poll";
-import { go, href, useRoute, type Route } from "./route";
+import { follow, go, href, useRoute, type Route } from "./route";
 import type { Me, Store } from "./types";
 import { BlocksView } from "./views/blocks";
 import { CheckView } from "./views/check";
@@ -34,7 +34,7 @@ const VIEWS: Record<string, string> = {
 export function Page() {
   const stores = usePoll<Store[]>("stores", (signal) => get<Store[]>("stores", {}, signal), null);
   return (
-    <div className="amq">
+    <div className="amq" onClick={follow}>
       <Loaded from={stores}>{(data) => (data.length === 0 ? <NoConnection /> : <WithStores stores={data} refresh={stores.refresh} />)}</Loaded>
     </div>
   );
@@ -142,7 +142,9 @@ function WithRing({ conn, ring, route }: { conn: string; ring: string; route: Ro
           </div>
         )}
       </div>
-      <View route={route} />
+      <Focused label={VIEWS[route.view] ?? route.of.origin ?? VIEWS.queues!}>
+        <View route={route} />
+      </Focused>
     </HereContext.Provider>
   );
 }
@@ -162,6 +164,32 @@ function Tabs({ view, of }: { view: string; of: Record<string, string> }) {
         </a>
       ))}
     </nav>
+  );
+}
+
+/** The last focused element of the page; Airflow may mount the page anew when the browser goes back. */
+let last: Element | null = null;
+
+/** The view. It takes the focus when the focused element is gone, so that the keyboard does not start at the top again. */
+function Focused({ label, children }: { label: string; children: ReactNode }) {
+  const view = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const page = view.current!.parentElement!;
+    const note = (event: FocusEvent) => (last = event.target as Element);
+    const keep = () => last && !last.isConnected && document.activeElement === document.body && view.current?.focus();
+    const observer = new MutationObserver(keep);
+    page.addEventListener("focusin", note);
+    observer.observe(page, { childList: true, subtree: true });
+    keep();
+    return () => {
+      page.removeEventListener("focusin", note);
+      observer.disconnect();
+    };
+  }, []);
+  return (
+    <div role="group" aria-label={label} tabIndex={-1} ref={view}>
+      {children}
+    </div>
   );
 }
 

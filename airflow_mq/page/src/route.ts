@@ -1,6 +1,6 @@
 /** The view and its parameters, in the URL after #, so that a link shows the same view. */
 
-import { useSyncExternalStore } from "react";
+import { useSyncExternalStore, type MouseEvent } from "react";
 
 export type Route = { view: string; of: Record<string, string> };
 
@@ -35,7 +35,18 @@ export function href(view: string, of: Record<string, string | null | undefined>
   return `${location.pathname}${location.search}#/${view}${query.size ? `?${query}` : ""}`;
 }
 
-export function go(view: string, of: Record<string, string | null | undefined> = {}, replace = false): void {
-  history[replace ? "replaceState" : "pushState"](history.state, "", href(view, of));
+export const go = (view: string, of: Record<string, string | null | undefined> = {}, replace = false) => move(href(view, of), replace);
+
+function move(url: string, replace: boolean): void {
+  history[replace ? "replaceState" : "pushState"](history.state, "", url);
   dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+/** Follow a link within the page here: after a navigation by the browser, Airflow mounts the page anew, and the focus is lost. */
+export function follow(event: MouseEvent): void {
+  const link = (event.target as Element).closest("a")?.getAttribute("href");
+  const isPlain = event.button === 0 && !(event.altKey || event.ctrlKey || event.metaKey || event.shiftKey);
+  if (!isPlain || !link?.startsWith(`${location.pathname}${location.search}#`)) return;
+  event.preventDefault();
+  move(link, false);
 }

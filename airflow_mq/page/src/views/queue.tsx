@@ -132,7 +132,7 @@ function Why({ queue }: { queue: QueueDetail }) {
 
 function Facts({ queue }: { queue: QueueDetail }) {
   const facts: [string, string][] = [
-    ["Stored", `${count(queue.messages)} (${bytes(queue.size)})`],
+    ["In the queue", `${count(queue.messages)} (${bytes(queue.size)})`],
     ["Waiting", count(queue.ready)],
     ["Oldest", queue.oldest ? age(queue.oldest) : "–"],
     ["In flight", count(queue.in_flight)],
