@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 
 def meant(queue: MessageQueue, name: str | None) -> str:
-    """Return the end of a sentence about an origin without messages: a question for a near one, or nothing.
+    """Return the end of a sentence about an origin without messages: its delayed ones, a near origin, or nothing.
 
     The first one below it comes first, then those that begin with the same character: there may be many more origins.
     """
+    if name and not queue.footprint(name).count and (found := queue.inspect.explain(name)).reason == "not due":
+        return f"; {found.sentence.removesuffix('.')}"
     for prefix in (name, name[:1], "") if name else ():
         known = [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count]
-        found = next((one for one in known if one.startswith(f"{name}/")), None) or nearest(str(name), known)
-        if found is not None:
-            return question(found if found != name else None)
+        close = next((one for one in known if one.startswith(f"{name}/")), None) or nearest(str(name), known)
+        if close is not None:
+            return question(close if close != name else None)
     return ""
 
 

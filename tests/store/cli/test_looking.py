@@ -101,6 +101,14 @@ def test_long_messages_are_whole_in_a_pipe(mq: Terminal) -> None:
     assert mq.json("message", "list", "acme")[0]["payload"] == "y" * 60_000
 
 
+def test_an_origin_with_delayed_messages_only_is_not_called_empty(mq: Terminal) -> None:
+    mq("enqueue", "late", "an order", "--delay", "1d")
+
+    for command in (("message", "list"), ("queue", "show")):
+        out = mq(*command, "late").out
+        assert "; 1 message of late is not due before " in out and "enqueue" not in out
+
+
 def test_messages_of_several_queues(mq: Terminal) -> None:
     for origin in ("beta", "acme/b", "acme/a"):
         mq("enqueue", origin, "x", "y")
