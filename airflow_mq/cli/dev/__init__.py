@@ -95,7 +95,7 @@ def demo(session: Session, args: Namespace) -> bool:
     _require(*EXAMPLE)
     if args.summary:
         try:
-            Path(args.summary).touch(mode=0o600)
+            os.close(os.open(args.summary, os.O_WRONLY | os.O_CREAT, 0o600))
         except OSError as error:
             raise UsageError(f"{args.summary!r} cannot be written: {error.strerror}") from None
     from ...examples import orders
@@ -300,8 +300,12 @@ def _only_one(home: Path) -> Iterator[None]:
     """Refuse a second Airflow in a folder: both would write to one metadata database."""
     import fcntl  # not on every system that the other commands run on
 
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / "lock").open("w")
+    except OSError as error:
+        raise UsageError(f"--home: {str(home)!r} cannot be written: {error.strerror}; name another folder") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -49,11 +49,13 @@ def test_a_summary_that_cannot_be_written_is_an_error_before_the_demo_starts(
     mq: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dev, "_run", lambda *_: pytest.fail("it started"))
-    file = tmp_path / "missing" / "summary.json"
+    for file, why in (
+        (tmp_path / "missing" / "summary.json", "No such file or directory"),
+        (tmp_path, "Is a directory"),
+    ):
+        printed = mq("demo", "--leave", "--summary", str(file), code=2).err
 
-    printed = mq("demo", "--leave", "--summary", str(file), code=2).err
-
-    assert f"'{file}' cannot be written: No such file or directory" in printed
+        assert f"'{file}' cannot be written: {why}" in printed
 
 
 def test_the_wheel_contains_the_dags_of_the_demo() -> None:

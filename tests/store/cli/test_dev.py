@@ -51,6 +51,13 @@ def test_a_second_one_in_a_folder_is_refused(mq: Terminal, place: Path) -> None:
         assert "another development Airflow runs in this folder" in mq("dev", "--home", "home", code=2).err
 
 
+def test_a_home_that_cannot_be_a_folder_is_refused(mq: Terminal, place: Path) -> None:
+    (place / "home").write_text("a file")
+    for home, why in (("home", "File exists"), ("home/below", "Not a directory")):
+        printed = mq("dev", "--home", home, code=2).err
+        assert f"--home: '{place / home}' cannot be written: {why}; name another folder" in printed
+
+
 def test_without_airflow_the_error_names_what_to_install(
     mq: Terminal, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
