@@ -16,7 +16,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput, StoreReadOnly, UnknownRing
+from airflow_mq.engine.rules.errors import InvalidInput, StoreReadOnly, UnknownRing
 from airflow_mq.engine.store import StoreAddress, grant, parse, revoke, sender_grants, upgrade
 from airflow_mq.engine.store.roles import like_patterns
 
@@ -377,7 +377,7 @@ def test_a_grant_that_cannot_be_made_names_the_reason(owner: StoreAddress, roles
 
 
 def test_sqlite_has_no_roles(sqlite_uri: str) -> None:
-    with pytest.raises(AddressRefused, match="roles require a store on PostgreSQL"):
+    with pytest.raises(InvalidInput, match="roles require a store on PostgreSQL"):
         grant(parse(sqlite_uri), "reader", "anna")
 
 

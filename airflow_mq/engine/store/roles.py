@@ -9,7 +9,7 @@ from typing import Literal
 from psycopg.sql import SQL, Composable, Composed, Identifier
 from psycopg.sql import Literal as SqlLiteral
 
-from ..rules.errors import AddressRefused, InvalidInput, StoreReadOnly, UnknownRing
+from ..rules.errors import InvalidInput, StoreReadOnly, UnknownRing
 from ..rules.patterns import Permit
 from . import postgres
 from .address import StoreAddress
@@ -238,7 +238,7 @@ def _joined(columns: Sequence[str]) -> Composable:
 
 def _of_postgres(address: StoreAddress) -> StoreAddress:
     if address.driver == "sqlite":
-        raise AddressRefused(
+        raise InvalidInput(
             "roles require a store on PostgreSQL: SQLite has none; restrict who may read and write the file instead"
         )
     return address
