@@ -238,9 +238,9 @@ class Landing:
 
     def _of_file(self, reading: Reading) -> Generator[Arrived, None, None]:
         found = reading.found
-        if found.path in self._done or (self.after == KEEP and not reading.number and self._is_known(found)):
-            return
         try:
+            if found.path in self._done or (self.after == KEEP and not reading.number and self._is_known(found)):
+                return
             if self.lines:
                 yield from self._lines(reading)
             else:

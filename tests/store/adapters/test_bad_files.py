@@ -389,6 +389,20 @@ def test_a_file_that_may_not_be_read_stays_with_those_behind_it(
     assert len(quick.inspect.peek("acme")[0].payload) == 3
 
 
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_file_whose_receipt_may_not_be_looked_up_stays(
+    quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch, lines: bool
+) -> None:
+    def refused(self: LocalPlace, path: str) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    folder.drop("acme/1", b"one")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlace, "has", refused)
+        assert receive(quick, folder.look(after="keep", lines=lines)) == Received(left=1, unreadable=1)
+    assert receive(quick, folder.look(after="keep", lines=lines)) == Received(1, 3)
+
+
 def test_a_landing_folder_that_may_not_be_read_is_an_error(
     quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
