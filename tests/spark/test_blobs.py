@@ -103,7 +103,7 @@ def test_what_is_too_large_for_a_codec_is_kept_with_the_reason(
     (part,) = rules.parts({"acme": block.messages})
     run_in_place(queue, block.token, rules, part)
     assert queue.blocks.settle(block).set_aside == 0
-    reason = "the external payload of 300,000 bytes is missing, or larger than whole_payloads"
+    reason = "the payload of 300,000 bytes is missing, above whole_payloads, or in a batch in place"
     assert f"'acme:0:0' does not decode, and is kept: External: {reason}" in caplog.text
     (why,) = [event.why for event in queue.inspect.events(origin="acme") if event.name == "Returned"]
     assert f"External: {reason}" in why

@@ -251,7 +251,7 @@ def _whole(payload: bytes, most: int = 0, opened: Callable[[], IO[bytes]] | None
         if opened is not None and payload.size <= most:
             with opened() as file:
                 return file.read()
-    raise External(f"the external payload of {payload.size:,} bytes is missing, or larger than whole_payloads")
+    raise External(f"the payload of {payload.size:,} bytes is missing, above whole_payloads, or in a batch in place")
 
 
 def _undecoded_by(undecoded: Undecoded | None) -> Undecoded:

@@ -274,7 +274,9 @@ def test_block_processes_decoded_values(queue: MessageQueue) -> None:
 
 
 @pytest.mark.parametrize("drops", [False, True])
-def test_external_payloads_are_decoded_or_kept(queue: MessageQueue, drops: bool) -> None:
+def test_external_payloads_are_decoded_or_kept(
+    queue: MessageQueue, drops: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     values = queue.typed(text_codec)
     text = "tea" * 100_000
     queue.payloads.enqueue("acme", text.encode())
@@ -287,9 +289,11 @@ def test_external_payloads_are_decoded_or_kept(queue: MessageQueue, drops: bool)
     queue.admin.change_ring(whole_payloads=1_000)
     result = values.service(lambda delivery: None, "*", delete_undecodable=drops)
     assert (result.processed, result.failed, len(queue.set_aside.list())) == (0, 0, 1)
+    queue.admin.change_ring(whole_payloads=1 << 20)
     queue.payloads.enqueue("birch", text.encode())
     result = values.service_batches(lambda batch: None, "birch", delete_undecodable=drops)
     assert (result.processed, result.failed, len(queue.set_aside.list())) == (0, 0, 2)
+    assert "the payload of 300,000 bytes is missing, above whole_payloads, or in a batch in place" in caplog.text
 
 
 def test_values_that_do_not_decode_again_are_rejected(queue: MessageQueue) -> None:
