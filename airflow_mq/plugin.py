@@ -104,7 +104,7 @@ def release(dag_id: str, run_id: str, rings: set[tuple[str, str | None]]) -> int
                         log.info("Released block %d: the run %s of %s has ended.", block.id, run_id, dag_id)
         except MessageQueueError as error:
             log.warning(
-                "A block of %s could not be released (%s); it ends with its lease.", dag_id, type(error).__name__
+                "Could not release open blocks of %s (%s); they end with their leases.", dag_id, type(error).__name__
             )
         except Exception as error:
             # For example a connection that was deleted. The log must hold no secret.
