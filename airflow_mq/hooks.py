@@ -72,7 +72,9 @@ class MessageQueueHook(BaseHook):
     def place(self, ring: str | None = None) -> tuple[StoreAddress, str]:
         """Return the store and the ring that `queue` would open, without opening them."""
         target = target_of(self.get_connection(self.mq_conn_id))
-        return target.address, ring or self.ring or target.ring
+        # A template may render to nothing, and a native one to 0, which is no ring.
+        named = (name for name in (ring, self.ring) if name not in (None, ""))
+        return target.address, next(named, target.ring)
 
     def queue(self, ring: str | None = None) -> MessageQueue:
         """Open the queue, a context manager; the caller closes it."""

@@ -51,7 +51,7 @@ class _RingSensor(BaseSensorOperator):
 
     def found(self) -> dict[str, object] | None:
         """Return the event of the sensor's trigger, or None."""
-        with MessageQueueHook(self.mq_conn_id).queue(self.ring or None) as queue:
+        with MessageQueueHook(self.mq_conn_id).queue(self.ring) as queue:
             if not self._is_logged:
                 self.log.info("Waiting for %s, in ring %r of %s.", self._awaits, queue.ring, queue.store.address.safe)
                 self._is_logged = True

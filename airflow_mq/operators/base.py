@@ -73,7 +73,7 @@ class Observed:
         if not lineage.is_wanted():
             return None
         try:
-            address, ring = MessageQueueHook(self.mq_conn_id).place(self.ring or None)
+            address, ring = MessageQueueHook(self.mq_conn_id).place(self.ring)
         except Exception:
             # The task itself reports what is wrong with the connection.
             return None
@@ -103,14 +103,14 @@ class QueueOperator(Observed, BaseOperator):
     @contextmanager
     def opened(self, context: Context, ring: str | None = None) -> Iterator[MessageQueue]:
         """Open the queue; its decisions are recorded under this task."""
-        with open_queue(self.mq_conn_id, ring or self.ring, context) as queue:
+        with open_queue(self.mq_conn_id, self.ring if ring is None else ring, context) as queue:
             yield queue
 
 
 @contextmanager
 def open_queue(mq_conn_id: str, ring: str | None, context: Context) -> Iterator[MessageQueue]:
     """Open the queue of a connection; its decisions are recorded under the task and who triggered the run."""
-    with MessageQueueHook(mq_conn_id).queue(ring or None) as queue:
+    with MessageQueueHook(mq_conn_id).queue(ring) as queue:
         queue.session.actor = actor_of(context)
         try:
             yield queue

@@ -161,13 +161,14 @@ def test_text_that_airflow_made_of_a_value_is_refused(
 
 
 def test_numbers_of_native_templates_name_no_origin(run_dag: RunDag, sqlite_queue: MessageQueue, watched: Any) -> None:
-    """Else the origin 0 would be paused by no task, and a filter for it would choose the messages of all origins."""
+    """Else no task would pause the origin 0, a filter for it would choose the messages of all, and so would a ring."""
     set_aside(sqlite_queue, {"0": 1, "b": 1})
 
     run = run_dag(
         """
         from airflow_mq.operators.set_aside import DiscardSetAsideOperator
-        from airflow_mq.operators.queues import PauseQueueOperator, ResumeQueueOperator
+        from airflow_mq.operators.queues import HousekeepingOperator, PauseQueueOperator, ResumeQueueOperator
+        from airflow_mq.sensors import SetAsideSensor
 
         common = {"mq_conn_id": "mq_stage"}
         with DAG("scene", schedule=None, params={"zero": "0", "n": "17"}, render_template_as_native_obj=True):
@@ -177,6 +178,8 @@ def test_numbers_of_native_templates_name_no_origin(run_dag: RunDag, sqlite_queu
             ResumeQueueOperator(task_id="resume", origins="{{ params.n }}", **common)
             DiscardSetAsideOperator(
                 task_id="discard", origin="{{ params.zero }}", reason="overweight", all=True, why="test", **common)
+            HousekeepingOperator(task_id="ring", ring="{{ params.zero }}", **common)
+            SetAsideSensor(task_id="sensor", ring="{{ params.zero }}", **common)
         """
     )
 
@@ -184,7 +187,9 @@ def test_numbers_of_native_templates_name_no_origin(run_dag: RunDag, sqlite_queu
     assert found.pop("pause_text") == "success" and set(found.values()) == {"failed"}
     assert [pause.origin for pause in sqlite_queue.admin.paused()] == ["17"]
     assert sqlite_queue.set_aside.count() == 2
-    assert watched().count("invalid origin (int): expected text") >= 4
+    told = watched()
+    assert told.count("invalid origin (int): expected text") >= 4
+    assert told.count("invalid type of the name of a ring (int): expected text") >= 2
 
 
 # -- empty means none --
