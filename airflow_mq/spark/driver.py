@@ -15,7 +15,7 @@ from ..processors import Part, Processors
 from .arguments import Arguments, print_line
 from .lease import BlockLease
 from .share import Channel, Reported, Task, loaded, run_share
-from .store_side import StoreChannel, live_block, report_not_begun, tasks_of, terms_of
+from .store_side import NO_ACCESS, StoreChannel, live_block, report_not_begun, tasks_of, terms_of
 from .terms import JobTerms
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Spark(ABC):
         try:
             return Reported.sum_of(self.scatter(tasks, Executor(channel, terms, again, False)))
         except Exception as error:
-            if self.cancelled or not self.alive:
+            if self.cancelled or not self.alive or NO_ACCESS in str(error):
                 raise
             log.warning("a process that tried messages died (%s); continuing carefully", type(error).__name__)
             return Reported.sum_of(self.scatter(tasks, Executor(channel, terms, True, True)))

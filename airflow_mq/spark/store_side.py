@@ -42,6 +42,8 @@ log = logging.getLogger("airflow_mq.spark")
 
 #: Seconds to wait for another writer.
 BUSY_TIMEOUT = 30.0
+#: Advice in the error of an executor that cannot open the store.
+NO_ACCESS = "Executors need access to this store, or the block an `exchange`"
 
 
 def from_environment(name: str) -> str:
@@ -78,7 +80,7 @@ class StoreChannel:
         try:
             queue = self.connect()
         except (StoreMissing, StoreUnreachable) as error:
-            raise type(error)(f"{error}. Executors need access to this store, or the block an `exchange`") from None
+            raise type(error)(f"{error}. {NO_ACCESS}") from None
         with queue:
             yield StoreSide(queue, self.token, share, epoch)
 
