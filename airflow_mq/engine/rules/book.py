@@ -20,7 +20,7 @@ SKIPS = {
 BY_A_PERSON = (PAUSED,)
 
 
-@dataclass
+@dataclass(frozen=True)
 class QueueSettings:
     """Settings of one origin. Where a setting is not set, the ring's configuration applies."""
 
@@ -41,7 +41,7 @@ class QueueSettings:
     @property
     def budget(self) -> Budget | None:
         """The budget over time; None if no rate is set."""
-        return Budget.of(vars(self)) if self.rate or self.rate_bytes else None
+        return Budget.of(self.rate, self.rate_bytes, self.burst, self.burst_bytes)
 
 
 DEFAULT_SETTINGS = QueueSettings()

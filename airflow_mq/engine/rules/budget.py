@@ -15,7 +15,8 @@ grains per microsecond, so that refills lose nothing.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -124,6 +125,13 @@ class Part(NamedTuple):
     #: Largest balance, in grains.
     burst: int
 
+    @classmethod
+    def of(cls, rate: Rate | None, burst: int | None) -> Part | None:
+        """Return the budget of a part: by default, it saves up the rate of an hour."""
+        if rate is None:
+            return None
+        return cls(rate.per_day, rate.per_day * HOUR if burst is None else burst * GRAINS)
+
 
 class Budget(NamedTuple):
     """Budget of an origin or a path; a part that is not set is unlimited."""
@@ -131,18 +139,12 @@ class Budget(NamedTuple):
     time: Part | None
     size: Part | None
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Budget | None:
-        """Return the budget of settings by name, or None if no rate is set."""
-        parts: list[Part | None] = []
-        for rate_name, burst_name in zip(RATES, BURSTS):
-            rate, burst = settings.get(rate_name), settings.get(burst_name)
-            if rate is None:
-                parts.append(None)
-            else:
-                per_day = Rate(*rate).per_day
-                parts.append(Part(per_day, per_day * HOUR if burst is None else burst * GRAINS))
-        return None if parts == [None, None] else cls(parts[0], parts[1])
+    @staticmethod
+    @lru_cache(4_096)
+    def of(rate: Rate | None, rate_bytes: Rate | None, burst: int | None, burst_bytes: int | None) -> Budget | None:
+        """Return the budget of these settings, or None if no rate is set."""
+        time, size = Part.of(rate, burst), Part.of(rate_bytes, burst_bytes)
+        return Budget(time, size) if time or size else None
 
 
 class Balance(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
+from psycopg.types.json import set_json_loads
 
 from ..rules.errors import (
     Busy,
@@ -24,7 +25,7 @@ from ..rules.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
-from . import inbox
+from . import codec, inbox
 from .address import NUMBERS, StoreAddress
 from .pipelined import GRACE, PipelinedConnection, Request, seconds_left
 from .postgres_errors import is_in_doubt, named, named_on_connecting
@@ -151,7 +152,7 @@ class PostgresUnit(Unit):
         (last_id, began), (oldest, own, now, version, config) = last, snapshot
         state, self.last_id = StateRow(*row[:-1]), row[-1]
         require_version(version)
-        horizon, kept = horizon_of(state.marks, None if began else [own, last_id], own, oldest)
+        horizon, kept = horizon_of(codec.read_json(state.marks), None if began else [own, last_id], own, oldest)
         return Locked(state._replace(marks=kept), horizon, config, now)
 
     def leased(self, ring: int) -> Callable[[], Locked]:
@@ -164,7 +165,7 @@ class PostgresUnit(Unit):
         if not rows:
             raise StoreCorrupt(NO_STATE)
         state, (config, now, oldest, latest) = StateRow(*rows[0][:-4]), rows[0][-4:]
-        return Locked(state, horizon_of(state.marks, None, latest, oldest)[0], config, now)
+        return Locked(state, horizon_of(codec.read_json(state.marks), None, latest, oldest)[0], config, now)
 
 
 def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
@@ -385,6 +386,8 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
     opened = _opened(PipelinedConnection, address, autocommit=True)
+    # Most of it is compared, or read once for many rows.
+    set_json_loads(lambda text: text, opened)
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
@@ -219,12 +220,13 @@ class BlockRow(NamedTuple):
 _READ: Mapping[str, Callable[..., Any]] = {"least": Weight, "most": Weight, "rate": Rate, "rate_bytes": Rate}
 
 
+@lru_cache(4_096)
 @codec.reading("what is set for an origin")
-def settings_of(value: Any) -> QueueSettings:
-    """Return the settings of an origin."""
-    if value is None or value == {}:
-        return DEFAULT_SETTINGS
+def settings_of(value: str | bytes | None) -> QueueSettings:
+    """Return the settings of an origin; most are set for many."""
     plain = codec.read_json(value)
+    if not plain:
+        return DEFAULT_SETTINGS
     if not plain.keys() <= vars(DEFAULT_SETTINGS).keys():
         raise ValueError(f"it has {', '.join(plain)}")
     return QueueSettings(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_mq.engine.queue.inspect.queues import budget_states
-from airflow_mq.engine.rules.budget import GRAINS, Balance, Budget, burst_of, rate_of
+from airflow_mq.engine.rules.budget import BURSTS, GRAINS, RATES, Balance, Budget, burst_of, rate_of
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.groups import is_below
 from airflow_mq.engine.rules.priority import origin_of
@@ -59,7 +59,7 @@ class Budgets:
         """Return the budget of a path."""
         plain = {name: (rate_of if name.startswith("rate") else burst_of)(name, value)
                  for name, value in self.settings[path].items()}  # fmt: skip
-        found = Budget.of(plain)
+        found = Budget.of(*map(plain.get, (*RATES, *BURSTS)))
         assert found is not None
         return found
 

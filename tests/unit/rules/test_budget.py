@@ -9,7 +9,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from airflow_mq import Weight
-from airflow_mq.engine.rules.budget import FAR, GRAINS, HOUR, Balance, Bucket, Budget, Part, Rate, burst_of, rate_of
+from airflow_mq.engine.rules.budget import (
+    FAR,
+    GRAINS,
+    HOUR,
+    Balance,
+    Bucket,
+    Budget,
+    Part,
+    Rate,
+    burst_of,
+    rate_of,
+)
 from airflow_mq.engine.rules.errors import ConfigRefused
 
 DAY = 86_400_000_000
@@ -29,8 +40,8 @@ steps = st.one_of(
 )
 
 
-def acme(**settings: Any) -> Budget:
-    found = Budget.of({"rate": Rate(7_200_000, 86_400), **settings})
+def acme(rate_bytes: Rate | None = None, burst: int | None = None, burst_bytes: int | None = None) -> Budget:
+    found = Budget.of(Rate(7_200_000, 86_400), rate_bytes, burst, burst_bytes)
     assert found is not None
     return found
 
@@ -163,8 +174,8 @@ def test_exhaustion_is_recorded_once_until_it_is_full_again() -> None:
 def test_burst_defaults_to_the_rate_of_an_hour() -> None:
     assert acme().time == Part(7_200_000, 7_200_000 * HOUR)
     # Ten bytes a day are less than one byte an hour, and lose nothing.
-    assert Budget.of({"rate_bytes": Rate(10, 86_400, 1)}) == (None, Part(10, 10 * HOUR))
-    assert Budget.of({"burst": 5}) is None
+    assert Budget.of(None, Rate(10, 86_400, 1), None, None) == (None, Part(10, 10 * HOUR))
+    assert Budget.of(None, None, 5, None) is None
 
 
 @pytest.mark.parametrize(

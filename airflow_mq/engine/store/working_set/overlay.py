@@ -263,8 +263,8 @@ class Overlay(Source):
             row = row._replace(in_flight=any(_holds(claim) for name in both for claim in self._held.get(name, ())))
         return row
 
-    def _replaced(self, origin: str, stored: Any) -> Any:
-        return {**(codec.read_json(stored) or {}), **self.settings_said[origin]}
+    def _replaced(self, origin: str, stored: Any) -> bytes:
+        return codec.write_json({**(codec.read_json(stored) or {}), **self.settings_said[origin]})
 
     def news_by_id(self, start: int, below: int) -> list[tuple[int, str]]:
         return self._news(super().news_by_id(start, below), start, below)
