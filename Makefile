@@ -106,7 +106,7 @@ pictures: $(STAMP) ## Draw the pictures of the documentation, in docs/images
 screenshots: $(STAMP) ## Take the pictures of Airflow's UI in the documentation, with a live Airflow (needs Chromium)
 	@AIRFLOW_MQ_PICTURES=docs/images $(BIN)/python -m pytest -q -p no:cacheprovider \
 	  tests/live/screenshots.py tests/live/test_connection_form.py
-	@rm -rf build/screenshots && mv docs/images/others build/screenshots
+	@mkdir -p build && rm -rf build/screenshots && mv docs/images/others build/screenshots
 
 reference: $(STAMP) ## Write the reference pages from docstrings and from the declarations of commands
 	@$(BIN)/python docs/hooks/reference.py
