@@ -386,8 +386,8 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
     opened = _opened(PipelinedConnection, address, autocommit=True)
-    # Most of it is compared, or read once for many rows.
-    set_json_loads(lambda text: text, opened)
+    # As SQLite returns it: most of it is compared, or read once for many rows.
+    set_json_loads(lambda text: text.decode() if isinstance(text, bytes) else text, opened)
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():
