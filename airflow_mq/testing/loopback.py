@@ -6,6 +6,7 @@ import contextlib
 import json
 import secrets
 import socket
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -74,11 +75,26 @@ def _send_once(url: str, method: str, path: str, body: object, token: str | None
 def free_port() -> int:
     """Return a port on loopback that no process uses.
 
-    It is used seconds later, so it is outside of the range from which the system assigns ports.
+    It is used seconds later, so it is outside of the range from which the system assigns ports, and no other process is
+    given it while this one lives.
     """
-    while not is_free(port := 20_000 + secrets.randbelow(12_000)):
+    while not (is_free(port := 20_000 + secrets.randbelow(12_000)) and _reserve(port)):
         pass
     return port
+
+
+def _reserve(port: int) -> bool:
+    """Bind a name that stands for a port; return whether it was free. Linux has names without files."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        if sys.platform == "linux":
+            name.bind(f"\0airflow-mq port {port}")
+    except OSError:
+        name.close()
+        return False
+    # It stays open until the process ends.
+    name.detach()
+    return True
 
 
 def is_free(port: int) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -79,3 +81,13 @@ def test_another_error_is_raised_at_once(api: Api, answer: tuple[int, object]) -
     with pytest.raises(Refused, match=str(answer[0])):
         post(api)
     assert api.asked == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has names of sockets without files")
+def test_a_port_is_given_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = loopback.free_port()
+    drawn = iter([taken - 20_000, *range(12_000)])
+    monkeypatch.setattr(loopback.secrets, "randbelow", lambda below: next(drawn))
+    assert loopback.free_port() != taken
+    program = f"from airflow_mq.testing.loopback import _reserve; print(_reserve({taken}))"
+    assert subprocess.check_output([sys.executable, "-c", program]) == b"False\n"
