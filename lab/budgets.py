@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_912),
     "lines of the engine": Budget(28_441, 19_500),
     "lines of the command line": Budget(5_883),
-    "lines of the package": Budget(51_603, 38_000),
+    "lines of the package": Budget(51_619, 38_000),
     "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
