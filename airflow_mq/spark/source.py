@@ -45,6 +45,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -116,7 +117,8 @@ class Options:
     """The options of the format, checked."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        self.names = [name for name, value in given.items() if value]
+        known = {"path", *chain.from_iterable(OPTIONS.values())}
+        self.names = [name for name, value in given.items() if value or name.lower() not in known]
         if given.get("path"):
             raise InvalidInput("the format airflow_mq has no path: set AIRFLOW_MQ_STORE in the driver's environment")
         self.ring = given.get("ring") or "default"

@@ -129,7 +129,7 @@ def test_what_cannot_be_written(spark: Any, queue: MessageQueue, columns: str, m
 
 
 def test_options_that_are_not_known(spark: Any, queue: MessageQueue) -> None:
-    for said in ({"url": "sqlite:///x"}, {"limit": "many"}, {"path": "/x"}):
+    for said in ({"url": "sqlite:///x"}, {"orgins": ""}, {"limit": "many"}, {"path": "/x"}):
         with pytest.raises(Exception, match="unknown option|whole number|no path"):
             options(queue, spark.read, **said).load().collect()
 
