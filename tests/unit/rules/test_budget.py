@@ -9,18 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from airflow_mq import Weight
-from airflow_mq.engine.rules.budget import (
-    FAR,
-    GRAINS,
-    HOUR,
-    Balance,
-    Bucket,
-    Budget,
-    Part,
-    Rate,
-    burst_of,
-    rate_of,
-)
+from airflow_mq.engine.rules.budget import FAR, GRAINS, HOUR, Balance, Bucket, Budget, Part, Rate, burst_of, rate_of
 from airflow_mq.engine.rules.errors import ConfigRefused
 
 DAY = 86_400_000_000
