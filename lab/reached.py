@@ -10,12 +10,12 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_mq.engine.store.statements import texts_in
 from tests.proofs.simulation.mutations import PACKAGE, Mutation
 
 #: Environment variables: the file of reports, and the file with the names of the tests that run.
@@ -23,8 +23,6 @@ REPORTS, CHOSEN = "MQ_REACHED", "MQ_CHOSEN"
 
 #: The modules whose method `text` returns a statement by its name.
 STORES = ("engine/store/sqlite.py", "engine/store/postgres.py")
-#: A statement or a part of one: its kind, its name and its text.
-HEADING = re.compile(r"^-- (name|part): (\w+)(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
 
 #: The module of the copy that reports: once for each test and function of a process.
 PROBE = f'''"""Reports which test reaches a place."""
@@ -52,11 +50,10 @@ def places(mutation: Mutation) -> list[str]:
 
 def statements(mutation: Mutation) -> list[str]:
     """Return the SQL statements that a bug changes, by themselves or in a part of their text."""
-    texts = [file.read_text("utf-8") for file in (PACKAGE / "engine/store/sql").glob("*.sql")]
-    pieces = [piece for text in texts for piece in HEADING.findall(text)]
-    changed = set(HEADING.findall(mutation.apply())).difference(pieces)
-    names = {name for _, name, _ in changed}
-    while more := {name for _, name, text in pieces if any(f"{{part {part}}}" in text for part in names)} - names:
+    files = [file.read_text("utf-8") for file in (PACKAGE / "engine/store/sql").glob("*.sql")]
+    texts = [pair for file in files for pair in texts_in(file).items()]
+    names = {name for (_, name, _), _ in texts_in(mutation.apply()).items() - set(texts)}
+    while more := {name for (_, name, _), text in texts if any(f"{{part {part}}}" in text for part in names)} - names:
         names |= more
     return sorted(names)
 

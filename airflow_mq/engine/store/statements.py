@@ -56,10 +56,15 @@ def _texts() -> dict[tuple[str, str, str], str]:
     """Return all texts by kind, name, and database ("" for both)."""
     texts: dict[tuple[str, str, str], str] = {}
     for file in (entry for entry in (files(__package__) / "sql").iterdir() if entry.name.endswith(".sql")):
-        _, *pieces = _HEADING.split(file.read_text("utf-8"))
-        for kind, name, variant, text in zip(*[iter(pieces)] * 4):
-            texts[kind, name, variant or ""] = _COMMENT.sub("", text).strip("\n")
+        texts |= texts_in(file.read_text("utf-8"))
     return texts
+
+
+def texts_in(file: str) -> dict[tuple[str, str, str], str]:
+    """Return the texts of a file in the same way."""
+    _, *pieces = _HEADING.split(file)
+    fields = zip(*[iter(pieces)] * 4)
+    return {(kind, name, variant or ""): _COMMENT.sub("", text).strip("\n") for kind, name, variant, text in fields}
 
 
 def _columns(match: Match) -> dict[str, str]:
