@@ -270,12 +270,10 @@ class Ladder:
 
     def _front_page(self, book: Book) -> Page | None:
         """Return the page of the next message of a queue, at its first index."""
-        for index in range(book.begin, book.end):
-            page = self.working_set.page(book.origin, index)
-            if page is not None:
-                page.advance()
-                if not page.is_attempted:
-                    return page
+        for page in self.working_set.window(book):
+            page.advance()
+            if not page.is_attempted:
+                return page
         return None
 
     def _service_pages(self, book: Book) -> tuple[int, PageStatus]:
@@ -285,17 +283,16 @@ class Ladder:
             if not self.meter.consume(self.page_cost):
                 return total, PageStatus.BAILED
             page = self.working_set.page(book.origin, book.begin)
-            if page is not None:
-                processed, status = self.attempt.run(self, book, page)
-                total += processed
-                if status is PageStatus.NO_PROGRESS and page.is_complete and page.index == book.end - 1:
-                    # Its last message waits aside. Messages sent meanwhile went into this page, if they fitted.
-                    self.working_set.pull(book)
-                if page.is_complete:
-                    self.working_set.remove_page(book, page)
-            elif book.begin == book.end - 1:
-                # The last page of the window was removed: cut messages that arrived since into a new page.
-                self.working_set.pull_some(book, FEW)
+            if page is None:
+                skip_gone(self.working_set, book, FEW)
+                continue
+            processed, status = self.attempt.run(self, book, page)
+            total += processed
+            if status is PageStatus.NO_PROGRESS and page.is_complete and page.index == book.end - 1:
+                # Its last message waits aside. Messages sent meanwhile went into this page, if they fitted.
+                self.working_set.pull(book)
+            if page.is_complete:
+                self.working_set.remove_page(book, page)
             if status is not PageStatus.NO_MORE:
                 break
             book.begin += 1
@@ -399,13 +396,17 @@ def record_done(
     return total
 
 
-def skip_gone(working_set: WorkingSet, book: Book) -> None:
-    """Move the window past removed pages. Settling may remove a page before the pages in front of it."""
+def skip_gone(working_set: WorkingSet, book: Book, most: int = 1) -> None:
+    """Move the window past removed pages. Settling may remove a page before the pages in front of it.
+
+    :param most: if the window ends there, number of messages to cut
+    """
     while book.is_ready and working_set.page(book.origin, book.begin) is None:
-        if book.begin == book.end - 1:
+        following = working_set.after(book.origin, book.begin)
+        if following == book.end:
             # The last page of the window was removed: cut messages that arrived since into a new page.
-            working_set.pull(book)
-        book.begin += 1
+            working_set.pull_some(book, most)
+        book.begin = following
         working_set.changes.books.add(book.origin)
 
 

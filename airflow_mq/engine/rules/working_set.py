@@ -8,7 +8,7 @@ a ring is stored.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -113,6 +113,8 @@ class WorkingSet:
         #: Buckets of the budgets that pay for messages of the loaded books.
         self.buckets: dict[str, Bucket] = {}
         self.pages: dict[tuple[str, int], Page | None] = {}
+        #: A range of each window in which no page is stored.
+        self.gaps: dict[str, range] = {}
         #: Of a ring with paths: the groups that are loaded, and the queues that come first in the next block.
         self.groups: dict[str, Group] = {}
         self.owed: list[str] = []
@@ -161,6 +163,20 @@ class WorkingSet:
             self.loader.load_page(origin, index)
             self.pages.setdefault(key, None)
         return self.pages[key]
+
+    def after(self, origin: str, index: int) -> int:
+        """Return the next index at which a window may have a page; a known gap is one step."""
+        gap = self.gaps.get(origin)
+        return gap.stop if gap is not None and index in gap else index + 1
+
+    def window(self, book: Book) -> Iterator[Page]:
+        """Yield the pages of a book's window, in order."""
+        index = book.begin
+        while index < book.end:
+            page = self.page(book.origin, index)
+            if page is not None:
+                yield page
+            index = self.after(book.origin, index)
 
     def payloads(self, origin: str, page: Page, stop: int | None = None) -> list[bytes]:
         """Return the messages of a page, in order, at least those before `stop` that are not processed."""

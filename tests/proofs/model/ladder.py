@@ -81,10 +81,14 @@ class Rotation:
             if not self.meter.pay(self.plain.page_cost):
                 break
             page = book.pages.get(self.begin(book))
-            processed, status = self.page(book, page) if page else (0, NO_MORE)
+            if page is None:
+                # However many pages are missing, it is one step.
+                while self.is_ready(book) and self.begin(book) not in book.pages:
+                    self.move_on(book)
+                continue
+            processed, status = self.page(book, page)
             total += processed
-            if page:
-                self.leave(book, page, status)
+            self.leave(book, page, status)
             if status != NO_MORE:
                 break
             self.move_on(book)

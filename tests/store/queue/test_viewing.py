@@ -399,3 +399,33 @@ def test_view_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
     other.close()
     assert fetch(queue.leases.next()) == b"1"
     queue.close()
+
+
+def test_a_window_with_many_gone_pages_is_one_step(make_queue: Maker) -> None:
+    queue = make_queue(heap_size=64, ordered=False)
+    queue.enqueue_message("a", b"x" * 50)
+    view = queue.leases.view("a")
+    head = view.try_next()
+    assert head is not None
+    for _ in range(300):
+        queue.enqueue_message("a", b"y" * 50)
+        token = view.try_next()
+        assert token is not None
+        token.complete()
+    # A page for each message that was taken behind the head; all are gone but that of the head.
+    assert queue.footprint("a").pages == 1
+    with queue.store.writing() as unit:
+        unit.connection.execute(f"UPDATE {queue.store.prefix}book SET end_page = end_page + 3000000")
+    queue.enqueue_messages("a", [b"z" * 50, b"last" * 12])
+    queue.enqueue_message("b", b"of another origin")
+    names: list[str] = []
+    queue.store.probe = names.append
+    token = view.try_next()
+    assert fetch(token) == b"z" * 50 and token is not None
+    queue.store.probe = None
+    assert names.count("pages") < 10
+    assert [message.payload[:1] for message in queue.inspect.peek("a")] == [b"x", b"z", b"l"]
+    token.give_back()
+    head.give_back()
+    assert serve(queue) == [("a", b"x" * 50), ("a", b"z" * 50), ("a", b"last" * 12), ("b", b"of another origin")]
+    assert queue.footprint("a").count == queue.footprint("a").ready_pages == 0

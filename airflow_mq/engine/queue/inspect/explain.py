@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
+from itertools import chain, takewhile
 from operator import attrgetter
 from shlex import quote
 from typing import Any
@@ -515,8 +515,9 @@ class _Question:
             page = self.working_set.page(self.name, index)
             for item in self._waiting(page) if page is not None else ():
                 return Address(self.name, index, item)
-            if index < self.book.end - 1 or not self.working_set.pull(self.book):
-                index += 1
+            following = self.working_set.after(self.name, index)
+            if following < self.book.end or not self.working_set.pull(self.book):
+                index = following
         return None
 
     def _waiting(self, page: Page) -> Iterator[int]:
@@ -525,8 +526,8 @@ class _Question:
 
     def _behind(self, address: Address) -> int:
         """Return the number of waiting messages before a message in its queue."""
-        pages = (self.working_set.page(self.name, index) for index in range(self.book.begin, address.page + 1))
-        places = ((page.index, item) for page in pages if page is not None for item in self._waiting(page))
+        pages = takewhile(lambda page: page.index <= address.page, self.working_set.window(self.book))
+        places = ((page.index, item) for page in pages for item in self._waiting(page))
         return sum(place < (address.page, address.index) for place in places)
 
     def _sent_at(self, address: Address) -> datetime | None:

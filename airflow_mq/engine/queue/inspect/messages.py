@@ -79,13 +79,12 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
     while working_set.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
         pass
     claimed, reported = in_flight(unit, working_set, name)
-    for index in range(book.begin, book.end) if page is None else [page]:
+    for stored in working_set.window(book) if page is None else filter(None, [working_set.page(name, page)]):
         if limit <= 0:
             return
-        stored = working_set.page(name, index)
-        items = () if stored is None else (item for item, mark in enumerate(stored.marks) if mark != PROCESSED)
+        index, items = stored.index, (item for item, mark in enumerate(stored.marks) if mark != PROCESSED)
         chosen = list(islice(items, limit))
-        if stored is None or not chosen:
+        if not chosen:
             continue
         payloads = working_set.payloads(name, stored)
         _, sent, attributes = working_set.loader.facts(name, stored, chosen[0], chosen[-1] + 1)
@@ -127,12 +126,12 @@ def _waiting_runs(
     working_set.loader.pages.look_far(name)
     while working_set.pull(book) and book.message_count < 4 * limit:
         pass
-    for index in range(book.begin, book.end):
-        page = working_set.page(name, index) if limit > 0 else None
-        if page is None:
-            continue
+    for page in working_set.window(book):
+        if limit <= 0:
+            return
         if claimed or any(page.marks):
-            items = (item for item, mark in enumerate(page.marks) if mark == WAITING and (index, item) not in claimed)
+            places = ((page.index, item) for item, mark in enumerate(page.marks) if mark == WAITING)
+            items = (item for index, item in places if (index, item) not in claimed)
             runs = list(_runs(islice(items, limit)))
         else:
             runs = [range(min(limit, len(page.marks)))]

@@ -104,8 +104,7 @@ class Waiting:
             pass
         if book.message_count > COUNTED:
             return inf
-        pages = (self.working_set.page(name, index) for index in range(book.begin, book.end))
-        return sum(self._asked(name, page) for page in pages if page is not None)
+        return sum(self._asked(name, page) for page in self.working_set.window(book))
 
     def _since(self, row_id: int) -> int:
         """Return the index of the first block after an inbox row."""
@@ -121,8 +120,9 @@ class Waiting:
             if page is not None and item is not None:
                 return page.place_of(item)[0]
             # A pull may add to the last page.
-            if index < book.end - 1 or not self.working_set.pull(book):
-                index += 1
+            following = self.working_set.after(book.origin, index)
+            if following < book.end or not self.working_set.pull(book):
+                index = following
         return None
 
     def _free(self, name: str, page: Page) -> Iterator[int]:
@@ -174,5 +174,4 @@ class Waiting:
 
 def first_waiting(working_set: StoredSet, book: Book) -> Page | None:
     """Return the page of the first waiting message, which is its first unattempted one."""
-    pages = (working_set.page(book.origin, index) for index in range(book.begin, book.end))
-    return next((page for page in pages if page is not None and not page.is_attempted), None)
+    return next((page for page in working_set.window(book) if not page.is_attempted), None)

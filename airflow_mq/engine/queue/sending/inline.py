@@ -98,11 +98,8 @@ class _Once(Service):
     def _waiting(self, book: Book) -> Iterator[tuple[Page, int]]:
         """Yield the first waiting messages of a queue: at least two, if it has them."""
         self.working_set.pull_some(book, 2)
-        for index in range(book.begin, book.end):
-            page = self.working_set.page(book.origin, index)
-            for item, mark in enumerate(page.marks if page is not None else b""):
-                if page is not None and mark == WAITING:
-                    yield page, item
+        for page in self.working_set.window(book):
+            yield from ((page, item) for item, mark in enumerate(page.marks) if mark == WAITING)
 
     def _try(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         if self.is_done:

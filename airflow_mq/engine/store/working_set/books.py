@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...rules.book import DEFAULT_SETTINGS, Book
-from ...rules.errors import StoreCorrupt
-from ...rules.priority import origin_of, told
+from ...rules.priority import origin_of
 from ...rules.working_set import WorkingSet
 from .. import codec
 from ..rows import BookRow, settings_of
@@ -63,12 +62,6 @@ class BookLoader:
 
     def _take(self, row: BookRow) -> Book:
         origin = row.origin
-        # A window may lack pages that were processed out of turn.
-        if row.end_page - row.begin_page > row.pages + (1 << 20):
-            raise StoreCorrupt(
-                f"the window of {told(origin)} goes from page {row.begin_page} to {row.end_page}, "
-                f"but it has {row.pages} pages"
-            )
         settings = settings_of(row.settings)
         budgets = (
             self.buckets.names(origin, settings)

@@ -67,8 +67,17 @@ class PageLoader:
         look = self._look[origin] = min(self._look.get(origin, 1) * 2, LONGEST_LOOK)
         last = min(index + look // 2, book.end) - 1
         self._take(self.source.pages([(origin, index, last), *self._upcoming(origin)], look))
+        pages = self.working_set.pages
         for at in range(index, last + 1):
-            self.working_set.pages.setdefault((origin, at), None)
+            pages.setdefault((origin, at), None)
+        if pages[origin, index] is None and last < book.end - 1:
+            # Pages that were processed out of turn are gone; there may be very many.
+            stop = book.end
+            while (origin, stop - 1) in pages:
+                stop -= 1
+            found = self.source.pages([(origin, index, stop - 1)], 1)
+            self._take(found)
+            self.working_set.gaps[origin] = range(index, found[0].page if found else stop)
 
     def _upcoming(self, origin: str) -> Iterator[tuple[str, int, int]]:
         pages = self.working_set.pages
