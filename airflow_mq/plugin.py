@@ -33,23 +33,9 @@ def on_starting(component: object) -> None:
     """Make the id of this Airflow when its scheduler or another job of it starts, before any task needs it."""
     # A worker's task has no database.
     if type(component).__name__ == "Job":
+        from airflow_mq.installation import make_installation
+
         make_installation()
-
-
-def make_installation() -> None:
-    """Make the id of this Airflow, unless there is one; of several schedulers, the first makes it."""
-    from airflow.models.variable import Variable
-    from airflow.utils.session import create_session
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from airflow_mq.installation import DESCRIPTION, VARIABLE, known_installation, new_installation
-
-    try:
-        if known_installation() is None:
-            with create_session() as session:
-                session.add(Variable(VARIABLE, new_installation(), DESCRIPTION))
-    except (SQLAlchemyError, ValueError) as error:
-        log.info("No id of this Airflow was made (%s); the first task makes it, if needed.", type(error).__name__)
 
 
 @hookimpl

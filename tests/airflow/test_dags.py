@@ -628,43 +628,110 @@ def test_a_listener_that_cannot_open_a_queue_only_logs_it(caplog: pytest.LogCapt
     assert "cannot be opened" in caplog.text
 
 
-def test_an_airflow_makes_its_id_once(
-    dags_folder: Path, sqlite_queue: MessageQueue, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_id(dags_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """An Airflow without an id; gives what deletes the id that it made."""
     from airflow.models.variable import Variable
     from airflow.utils.session import create_session
-    from sqlalchemy import delete, select
+    from sqlalchemy import delete
 
     from airflow_mq.installation import VARIABLE
-    from airflow_mq.plugin import make_installation
 
-    def stored() -> list[str]:
+    def forget() -> None:
         with create_session() as session:
-            return [one.val for one in session.scalars(select(Variable).where(Variable.key == VARIABLE))]
+            session.execute(delete(Variable).where(Variable.key == VARIABLE))
 
     monkeypatch.delenv(f"AIRFLOW_VAR_{VARIABLE.upper()}")
+    forget()
+    yield forget
+    forget()
+
+
+def stored_ids() -> list[str]:
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    from airflow_mq.installation import VARIABLE
+
+    with create_session() as session:
+        return [one.val for one in session.scalars(select(Variable).where(Variable.key == VARIABLE))]
+
+
+def test_an_airflow_makes_its_id_once(no_id: Callable[[], None], sqlite_queue: MessageQueue, run_dag: RunDag) -> None:
+    from airflow_mq.installation import make_installation
+
     text = """
         with DAG("scene", schedule=None):
             block(processors=ALL, mq_conn_id="mq_stage")
     """
-    with create_session() as session:
-        session.execute(delete(Variable).where(Variable.key == VARIABLE))
-    try:
-        assert run_dag(text).state == "success"
-        (made,) = stored()
-        make_installation()
-        assert run_dag(text).state == "success"
-        assert stored() == [made]
-        assert {str(block.key).partition(":")[0] for block in sqlite_queue.blocks.list()} == {made}
+    assert run_dag(text).state == "success"
+    (made,) = stored_ids()
+    make_installation()
+    assert run_dag(text).state == "success"
+    assert stored_ids() == [made]
+    assert {str(block.key).partition(":")[0] for block in sqlite_queue.blocks.list()} == {made}
 
-        with create_session() as session:
-            session.execute(delete(Variable).where(Variable.key == VARIABLE))
-        make_installation()
-        (again,) = stored()
-        assert again != made
-    finally:
-        with create_session() as session:
-            session.execute(delete(Variable).where(Variable.key == VARIABLE))
+    no_id()
+    make_installation()
+    (again,) = stored_ids()
+    assert again != made
+
+
+@pytest.mark.parametrize(("failures", "state"), [(1, "success"), (2, "success"), (1_000, "failed")])
+def test_a_task_that_cannot_read_the_id_replaces_it_never(
+    no_id: Callable[[], None],
+    sqlite_queue: MessageQueue,
+    run_dag: RunDag,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+    state: str,
+) -> None:
+    """Airflow's API reports that there is no such variable, even if its database did not answer."""
+    from airflow.secrets.metastore import MetastoreBackend
+    from sqlalchemy.exc import OperationalError
+
+    from airflow_mq.installation import VARIABLE, make_installation
+
+    make_installation()
+    before, left, read = stored_ids(), [failures], MetastoreBackend.get_variable
+
+    def fail(backend: Any, key: str, **more: Any) -> Any:
+        if key == VARIABLE and left[0]:
+            left[0] -= 1
+            raise OperationalError("SELECT val", {}, Exception("database is locked"))
+        return read(backend, key, **more)
+
+    monkeypatch.setattr(MetastoreBackend, "get_variable", fail)
+    run = run_dag(
+        """
+        from airflow_mq.operators.enqueue import EnqueueMessagesOperator
+
+        with DAG("scene", schedule=None):
+            EnqueueMessagesOperator(task_id="send", origin="a", messages=["1"], mq_conn_id="mq_stage")
+        """
+    )
+
+    assert left[0] < failures and run.state == state
+    assert stored_ids() == before and sqlite_queue.footprint("a").count == (state == "success")
+
+
+def test_a_worker_without_an_id_names_what_makes_one(
+    no_id: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow import settings
+    from airflow.providers.common.compat.sdk import AirflowException
+    from airflow.sdk.execution_time import task_runner
+
+    from airflow_mq.installation import installation
+
+    assert installation() == "local"
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(), raising=False)
+    # As Airflow blocks it in a task.
+    monkeypatch.setattr(settings, "NonScopedSession", None)
+    with pytest.raises(AirflowException, match="airflow variables set airflow_mq_installation NAME"):
+        installation()
+    assert stored_ids() == []
 
 
 # -- what is shipped --
