@@ -18,6 +18,8 @@ router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
 
 #: Rows of a response.
 MOST_ROWS = 100_000
+#: Rows that are built for a response, of which it has the first ones.
+MOST_BUILT = 4 * MOST_ROWS
 
 
 class Asked(Body):
@@ -35,7 +37,8 @@ class Asked(Body):
         """Return the usage of a ring, in the order of periods and names."""
         since = self.since or datetime.now(timezone.utc).date().replace(day=1)
         with opened(conn_id, ring) as queue:
-            return queue.inspect.usage(self.by, self.per, since=since, until=self.until, of=self.of or None)
+            until, of = self.until, self.of or None
+            return queue.inspect.usage(self.by, self.per, since=since, until=until, of=of, most=MOST_BUILT)
 
 
 class UsageRow(Schema):

@@ -67,8 +67,11 @@ class Charges(Repository):
 
     def days(self, ring: int, first: int, stop: int) -> Iterator[tuple[int, Sums]]:
         """Yield days with the sums of their rows, from a day to before another."""
-        for day, data in self.unit.rows("usage_days", ring=ring, first=first, stop=stop):
+        # One by one: a day may have sums of many queues, and a probe may end the reading.
+        while first < stop and (rows := self.unit.rows("usage_days", ring=ring, first=first, stop=stop)):
+            ((day, data),) = rows
             yield day, codec.unpack_charges(bytes(data))
+            first = day + 1
 
     def roll_up(self, ring: int, today: int) -> bool:
         """Add the next rows of other days than today to the sums of their days; return whether more may follow."""

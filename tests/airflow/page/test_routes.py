@@ -288,6 +288,10 @@ def test_usage_is_summed_like_the_command_sums_it(
     assert october == {"headers": closed[:1]}
     for wrong in ({"by": "tenant"}, {"per": "week"}, {"since": "soon"}, {"limit": 0}, {"of": "x" * 300}):
         assert ask("viewer", "GET", f"{path}/usage", params=wrong).status_code == 422, wrong
+    monkeypatch.setattr("airflow_mq.api.usage.MOST_BUILT", 5)
+    for what in ("usage", "export/usage.csv"):
+        answer = ask("viewer", "GET", f"{path}/{what}", params={"since": "2026-10-01"})
+        assert answer.status_code == 422 and "more than 5 rows" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -83,6 +83,23 @@ def test_usage_is_summed_by_name_and_period(make_queue: Maker) -> None:
             queue.inspect.usage(**wrong)  # type: ignore[arg-type]
 
 
+def test_a_report_is_read_day_by_day_up_to_its_rows(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", weigher=TEN)
+    for day in (6, 5, 4):
+        use(queue, days_ago(day), {"acme": 2})
+    queue.admin.housekeep()
+    statements: list[str] = []
+    queue.store.probe = statements.append
+    try:
+        assert len(queue.inspect.usage(most=3)) == 3
+        # A probe may end the reading before each day, and before the last one, which finds none.
+        assert statements.count("usage_days") == 4
+        with pytest.raises(InvalidInput, match="more than 2 rows: choose a shorter time"):
+            queue.inspect.usage(most=2)
+    finally:
+        queue.store.probe = None
+
+
 def test_sums_of_closed_days_replace_their_rows_in_reports(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(charges, "ROWS", 2)
     queue = make_queue(order="rotation", weigher=TEN)

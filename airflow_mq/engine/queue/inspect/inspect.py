@@ -535,6 +535,7 @@ class Inspect:
         until: date | None = None,
         of: str | None = None,
         tariff: Tariff | None = None,
+        most: int | None = None,
     ) -> list[Usage]:
         """Return what was charged, in the order of periods and names.
 
@@ -544,8 +545,9 @@ class Inspect:
         :param until: the day after the last one
         :param of: only this origin and all below it
         :param tariff: prices for `Usage.cost`
+        :param most: raise `InvalidInput` if there are more rows
         """
-        wanted = Wanted(by, per, since, until, None if of is None else check_origin(of), tariff)
+        wanted = Wanted(by, per, since, until, None if of is None else check_origin(of), tariff, most)
         with self._store.reading() as unit:
             return usage_of(unit, self._ring_id, wanted)
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ....bills import EPOCH
 from ....tariff import Tariff
-from ...rules.charging import BY, DAY, NO_CHARGE, PER, Charge
+from ...rules.charging import BY, DAY, PER, Charge
 from ...rules.errors import InvalidInput
 from ...rules.groups import SEPARATOR, head_of, is_below
 from ...rules.priority import origin_of
@@ -56,6 +56,8 @@ class Wanted:
     #: Only this origin and all below it.
     of: str | None = None
     tariff: Tariff | None = None
+    #: Number of rows above which the report is refused.
+    most: int | None = None
 
     def __post_init__(self) -> None:
         for value, known, what in ((self.by, BY, "by"), (self.per, PER, "per")):
@@ -75,7 +77,7 @@ class Wanted:
 
 def usage_of(unit: Unit, ring: int, wanted: Wanted) -> list[Usage]:
     """Return the usage of a ring, in the order of periods and names."""
-    sums: defaultdict[tuple[str, str], Charge] = defaultdict(lambda: NO_CHARGE)
+    sums: dict[tuple[str, str], Charge] = {}
     costs: defaultdict[tuple[str, str], Fraction] = defaultdict(Fraction)
     tariff = wanted.tariff
     for day, charges in _days(unit, ring, wanted):
@@ -83,9 +85,12 @@ def usage_of(unit: Unit, ring: int, wanted: Wanted) -> list[Usage]:
         for (book, processor, server), charge in charges.items():
             name = wanted.name(book, processor, server)
             if name is not None:
-                sums[period, name] = sums[period, name].plus(charge)
+                known = sums.get((period, name))
+                sums[period, name] = charge if known is None else known.plus(charge)
                 if tariff is not None:
                     costs[period, name] += tariff.cost(day, charge.charged)
+        if wanted.most is not None and len(sums) > wanted.most:
+            raise InvalidInput(f"more than {wanted.most:,} rows: choose a shorter time, one origin or path, or months")
     return [
         Usage(
             *key, charge.planned, charge.charged, round(charge.measured / 1_000_000, 3), *charge[3:],

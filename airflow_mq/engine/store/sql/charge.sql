@@ -31,8 +31,8 @@ DELETE FROM {s}charge WHERE id IN (
 SELECT coalesce(max(u.last), 0) FROM {s}usage_day u WHERE u.ring = :ring
 
 -- name: usage_days
--- Return the sums of days, from a day to before another.
-SELECT u.day, u.data FROM {s}usage_day u WHERE u.ring = :ring AND u.day >= :first AND u.day < :stop ORDER BY u.day
+-- Return the first day that has sums, from a day to before another, with its sums.
+SELECT u.day, u.data FROM {s}usage_day u WHERE u.ring = :ring AND u.day >= :first AND u.day < :stop ORDER BY u.day LIMIT 1
 
 -- name: save_usage
 -- Write the sums of a day, and the last charge in them. Requires the lock of the ring's settings.
