@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.values import SetAside
 from airflow_mq.engine.rules import message as rules
-from airflow_mq.engine.rules.errors import InvalidInput, Refused
+from airflow_mq.engine.rules.errors import Busy, InFlight, InvalidInput, Refused
 from airflow_mq.engine.rules.filters import Selection
 from airflow_mq.settings import text
 
@@ -255,6 +255,7 @@ def _refused(addresses: Sequence[rules.Address], decide: Callable[[Sequence[rule
         return [Stayed(address=str(one.address), why=one.why) for one in getattr(decide(addresses), "stayed", ())]
     except (Refused, InvalidInput) as error:
         half = len(addresses) // 2
-        if half:
+        # A ring that is in use makes each half wait as well.
+        if half and (isinstance(error, InFlight) or not isinstance(error, Busy)):
             return _refused(addresses[:half], decide) + _refused(addresses[half:], decide)
         return [Stayed(address=str(address), why=str(error)) for address in addresses]

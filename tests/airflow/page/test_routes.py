@@ -24,7 +24,7 @@ from airflow_mq import Message, MessageQueue, Weight, Yield
 from airflow_mq.api.ring import WAITING
 from airflow_mq.engine.queue.set_aside import SetAsides
 from airflow_mq.engine.rules.charging import BY
-from airflow_mq.engine.rules.errors import InvalidInput
+from airflow_mq.engine.rules.errors import Busy, InFlight, InvalidInput
 from airflow_mq.engine.store import parse, upgrade
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import fill
@@ -577,6 +577,24 @@ def test_many_decisions_take_few_transactions(
         assert [one["address"] for one in data["refused"]] == gone and len(calls) <= most
         calls.clear()
     assert ring.set_aside.list() == []
+
+
+@pytest.mark.parametrize(("error", "calls"), [(Busy, 1), (InFlight, 7)])
+def test_decisions_wait_once_for_a_ring_in_use(
+    ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch, error: type[Busy], calls: int
+) -> None:
+    """A block in flight refuses only its own messages."""
+    made: list[Any] = []
+
+    def refuse(self: SetAsides, addresses: Any, *args: Any) -> None:
+        made.append(addresses)
+        raise error("serviced by another task")
+
+    monkeypatch.setattr(SetAsides, "discard", refuse)
+    body = {"addresses": [f"acme:0:{number}" for number in range(4)], "why": "old"}
+    data = ask("op", "POST", f"{of(ring)}/set-aside/discard", json=body).json()
+    assert len(made) == calls and (data["done"], data["stayed"]) == (0, 4)
+    assert {one["why"] for one in data["refused"]} == {"serviced by another task"}
 
 
 def test_a_request_that_is_too_slow_names_its_decisions(
