@@ -54,6 +54,10 @@ TOO_SLOW = (
     "timeout: this store needs more than {:.0f} seconds for this request; decisions that it made before then stand, so "
     "reload; the command line (airflow-mq) has no such limit"
 )
+NOT_READ = (
+    "could not read this connection: Airflow's database or a secrets backend reported an error, or [airflow_mq] "
+    "connections lists an id that does not exist; try again"
+)
 #: Status of each kind of error; of any other, 503.
 STATUS: dict[type[MessageQueueError], int] = {
     InvalidInput: 422,
@@ -117,11 +121,11 @@ def _is_ours(conn_id: str) -> bool:
 
 
 def target(conn_id: str) -> Target:
-    """Return the target of a message queue connection, or raise 404."""
+    """Return the target of a message queue connection, or raise 404, or 503 for one that Airflow cannot read."""
     try:
         connection = _connection(conn_id) if is_listed(conn_id) else None
     except Exception:
-        connection = None
+        raise HTTPException(503, NOT_READ) from None
     if connection is None or connection.conn_type != CONNECTION_TYPE:
         raise HTTPException(404, NO_CONNECTION)
     found = target_of(connection)

@@ -751,6 +751,25 @@ def test_an_error_of_airflows_database_is_named(ask: Ask, ring: MessageQueue, mo
     assert "INSERT" not in data.text
 
 
+@pytest.mark.parametrize("failing", ["_stored", "_connection"])
+def test_a_connection_that_airflow_cannot_read_is_not_unknown(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """The page takes an unknown queue for an empty one."""
+    from airflow.exceptions import AirflowNotFoundException
+    from sqlalchemy.exc import OperationalError
+
+    def fail(*_: object) -> None:
+        if failing == "_stored":
+            raise OperationalError("SELECT conn_id", {}, Exception("database is locked"))
+        # As Airflow reports a database or a secrets backend that failed.
+        raise AirflowNotFoundException("The conn_id `mq_stored` is not defined")
+
+    monkeypatch.setattr(f"airflow_mq.api.stores.{failing}", fail)
+    answer = ask("viewer", "GET", "/api/v1/stores/mq_stored/rings/full/queue?origin=a")
+    assert answer.status_code == 503 and "try again" in answer.json()["detail"] and "SELECT" not in answer.text
+
+
 def known_to_airflow(folder: Path, text: str) -> None:
     """Have Airflow's database know a DAG."""
     try:
