@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
@@ -54,8 +54,8 @@ POLL_INTERVAL = 5.0
 REPEAT_AFTER = 300.0
 #: Seconds after which a read of the store is abandoned.
 READ_SECONDS = 30.0
-#: Seconds until a failed store is read again: the first time, and at most.
-FIRST_RETRY, LAST_RETRY = 1.0, 60.0
+#: Seconds until a failed store is read again, at first and at most; reads until a missing connection counts as gone.
+FIRST_RETRY, LAST_RETRY, READS = 1.0, 60.0, 6
 #: Errors that last until a person changes something.
 LASTING = (
     AddressRefused, InvalidInput, LoginRefused, NetworkFileSystem, SchemaMissing, SchemaTooNew, SchemaTooOld,
@@ -136,6 +136,9 @@ class RingTrigger(BaseEventTrigger):
             elif self.is_new(reading, last) or time.monotonic() - sent_at >= self.repeat_after:
                 last, sent_at = reading, time.monotonic()
                 yield TriggerEvent(news)
+            elif last is not None:
+                # The next message that is due fires again.
+                last = replace(last, pulse=replace(last.pulse, due=reading.pulse.due))
 
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Read the ring alone: for a deferred task, and if Airflow shares no pollers."""
@@ -224,6 +227,7 @@ class Poller:
         self._listening: AsyncConnection | None = None
         self._stack = AsyncExitStack()
         self._read_again = False
+        self._missing = 0
         self._sent_at = -metrics.WATCH_EVERY
 
     @property
@@ -261,7 +265,12 @@ class Poller:
         try:
             place: tuple[StoreAddress, str] = await sync_to_async(MessageQueueHook(self.mq_conn_id).place)(self.ring)
         except AirflowNotFoundException:
+            self._missing += 1
+            if self._missing < READS:
+                # Airflow reports an error of a secrets backend or its database in the same way.
+                raise
             raise AddressRefused("Airflow has no such connection") from None
+        self._missing = 0
         return place
 
     async def _in_thread(self, call: Callable[[], T]) -> T:

@@ -188,6 +188,30 @@ def test_messages_that_a_block_returns_fire_no_second_time(sqlite_queue: Message
     assert len(asyncio.run(scene())) == 1
 
 
+def test_each_delayed_message_fires_while_others_stay_ready(sqlite_queue: MessageQueue) -> None:
+    from airflow_mq import triggers
+
+    async def scene() -> list[bool]:
+        async def readings() -> Any:
+            for _ in range(2):
+                sqlite_queue.enqueue_message("a", b"x", not_before=1)
+                yield triggers.read_ring(sqlite_queue)
+                clock.advance(2)
+                yield triggers.read_ring(sqlite_queue)
+                # It is finished before the next reading.
+                block = sqlite_queue.blocks.plan(origins=["a"])
+                sqlite_queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+                sqlite_queue.blocks.settle(block)
+                yield triggers.read_ring(sqlite_queue)
+
+        events = ready(repeat_after=300.0).filter_shared_stream(readings())
+        return [event.payload["due"] async for event in events]
+
+    with stopped_clock() as clock:
+        fill(sqlite_queue, {"unserved": [b"?"]})
+        assert asyncio.run(scene()).count(True) == 2
+
+
 def test_set_aside_messages_fire(queue: MessageQueue) -> None:
     from airflow_mq.triggers import SetAsideTrigger
 
@@ -352,12 +376,35 @@ def test_a_connection_that_is_gone_ends_a_wait_and_a_broken_secrets_backend_does
 
         monkeypatch.setattr(triggers.MessageQueueHook, "place", place)
 
+    monkeypatch.setattr(triggers, "FIRST_RETRY", 0.01)
     fail(AirflowNotFoundException("gone"))
     assert "no such connection" in asyncio.run(first_event(getattr(triggers, kind)(CONN_ID, give_up=True)))["error"]
     fail(RuntimeError("the secret is hunter2"))
     with pytest.raises(asyncio.TimeoutError):
         asyncio.run(first_event(getattr(triggers, kind)(CONN_ID, give_up=True), 2.0))
     assert "(RuntimeError)" in caplog.text and "hunter2" not in caplog.text
+
+
+def test_a_connection_that_is_missing_for_a_moment_ends_no_wait(
+    sqlite_queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow reports an error of a secrets backend as a missing connection."""
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
+    from airflow_mq import triggers
+
+    place, failures = triggers.MessageQueueHook.place, iter(range(3))
+
+    def placed(*args: Any) -> Any:
+        if next(failures, None) is not None:
+            raise AirflowNotFoundException("The conn_id `mq_stage` is not defined")
+        return place(*args)
+
+    monkeypatch.setattr(triggers, "FIRST_RETRY", 0.01)
+    monkeypatch.setattr(triggers.MessageQueueHook, "place", placed)
+    fill(sqlite_queue, {"a": [b"x"]})
+
+    assert asyncio.run(first_event(ready(give_up=True)))["ready"] == ["a"]
 
 
 @pytest.mark.postgres
