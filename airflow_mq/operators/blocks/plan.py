@@ -87,7 +87,7 @@ class PlanBlockOperator(QueueOperator):
             observer = TaskObserver(queue)
             release_finished(queue, ti, self.log)
             self.server = server_name(context)
-            self._update_pauses(queue, processors, self.server)
+            self._update_pauses(queue, processors)
             block = self._plan(queue, processors, key_of(context))
             trace = {} if block is None else observer.planned(block)
             ti.xcom_push(key=BLOCK, value=None if block is None else block_as_xcom(queue, block, trace))
@@ -135,6 +135,9 @@ class PlanBlockOperator(QueueOperator):
                 f"no processor takes {shown}; the block was released. Add a processor for them, or let "
                 "Processors(unrouted='skip') leave such queues to other DAGs"
             )
+        if processors.unrouted == "skip":
+            # The rules changed after the first try of this task, which planned the block.
+            return
         for origin in unrouted:
             self._pause(queue, origin)
         self.log.warning(
@@ -146,13 +149,13 @@ class PlanBlockOperator(QueueOperator):
     def _pause(self, queue: MessageQueue, origin: str) -> None:
         queue.admin.pause(origin, UNROUTED_PAUSE.format(self.server), timedelta(days=1))
 
-    def _update_pauses(self, queue: MessageQueue, processors: Processors, task: str) -> None:
+    def _update_pauses(self, queue: MessageQueue, processors: Processors) -> None:
         """Resume origins that are routed now, and renew the pauses of this task's other origins."""
         for pause in queue.admin.paused():
             made = _UNROUTED.fullmatch(pause.reason)
             if made is None:
                 continue
-            is_own = made["owner"] == task
+            is_own = made["owner"] == self.server
             if processors.route(pause.origin) or (is_own and processors.unrouted != "pause"):
                 queue.admin.resume(pause.origin)
                 self.log.info("Resumed %s: it was paused because %s.", quoted(pause.origin), pause.reason)
