@@ -168,6 +168,21 @@ def test_a_pause_made_by_a_rule_ends_with_the_rule(queue: MessageQueue, later: t
     run.settle()
 
 
+@pytest.mark.parametrize("origins", [("a", "zebra"), ("zebra",)])
+def test_a_retry_by_rules_that_skip_origins_pauses_none(
+    queue: MessageQueue, run: Run, origins: tuple[str, ...]
+) -> None:
+    """The first try planned a block of other rules and ended before it returned its parts."""
+    fill(queue, {origin: [b"x"] for origin in origins})
+    run.plan(only("*"))
+
+    parts = run.plan(only("a*"))
+
+    assert len(parts) == len(origins) - 1 and queue.admin.paused() == []
+    run.settle()
+    assert queue.footprint("zebra").count == 1
+
+
 def test_a_plan_that_waits_too_long_is_empty(
     sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,6 +508,28 @@ def test_a_service_beside_another_one_is_skipped(
 
     with pytest.raises(AirflowSkipException, match=r"serviced by another task\)\. Nothing was serviced this time"):
         run.execute(ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=FUNCTION))
+
+
+def test_a_service_that_loses_its_ring_fails(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    from airflow_mq.engine.queue.service import Service
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    service = Service.run
+
+    def lost(self: Service) -> Any:
+        service(self)
+        raise Busy("ring 'default' is in use (serviced by another task)")
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    monkeypatch.setattr(Service, "run", lost)
+
+    with pytest.raises(AirflowException, match="Messages since the last commit are tried again"):
+        run.execute(ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=FUNCTION))
+    assert run.states["service"] == "failed"
 
 
 def test_the_spark_connection_may_be_a_template(

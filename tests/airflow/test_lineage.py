@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, batch_processor
 from airflow_mq.engine.store import parse
 from airflow_mq.observe import hooked, lineage
 from airflow_mq.processors import Processor, Processors
@@ -99,6 +99,17 @@ def test_a_service_reads_queues(sqlite_queue: MessageQueue, run: Run, openlineag
         (f"airflow_mq://{path}", "default/a"), (f"airflow_mq://{path}", "default/aa"),
     ]  # fmt: skip
     assert facet(told.job_facets, "airflow_mq_ring")["messages"] == 3
+
+
+def test_a_service_in_batches_counts_messages(sqlite_queue: MessageQueue, run: Run, openlineage: Any) -> None:
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    fill(sqlite_queue, {"a": [b"1", b"2"]})
+    processor = batch_processor(lambda batch: None)
+    operator = ServiceQueuesOperator(task_id="process", processor=processor, mq_conn_id=CONN_ID)
+    run.execute(operator)
+
+    assert facet(openlineage(operator).job_facets, "airflow_mq_ring")["messages"] == 2
 
 
 def only_in_place() -> Processors:

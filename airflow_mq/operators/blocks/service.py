@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_mq.engine.queue.attempts import BatchProcessor
 from airflow_mq.engine.queue.calls import checked
 from airflow_mq.engine.queue.session import limit_of
+from airflow_mq.engine.queue.values import Batch
 from airflow_mq.engine.rules.errors import Busy, InvalidInput, TokenRefused, UnknownBlock
 from airflow_mq.operators.base import RETURNED, Observed, QueueOperator, TaskStopped, open_queue, server_name, weight_of
 from airflow_mq.operators.blocks.xcoms import refuse_ended
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_mq import Batch, Delivery, MessageQueue, Serviced
+    from airflow_mq import Delivery, MessageQueue, Serviced
     from airflow_mq.engine.queue.attempts import Answer, Processor
     from airflow_mq.observe.traces import Carrier
     from airflow_mq.operators.base import GivenWeight
@@ -58,12 +59,13 @@ class Servicing(Observed):
         self, queue: MessageQueue, context: Context, process: Processor | BatchProcessor, given: GivenWeight
     ) -> Serviced:
         """Service the queues within a weight."""
-        limit, observer = weight_of(given, "limit"), self.observe(queue)
-
+        limit, observer, has_begun = weight_of(given, "limit"), self.observe(queue), False
         call: Any = process.process if isinstance(process, BatchProcessor) else process
 
         def observed(tried: Delivery | Batch) -> Any:
-            observer.touch(tried.origin)
+            nonlocal has_begun
+            has_begun = True
+            observer.touch(tried.origin, len(tried.payloads) if isinstance(tried, Batch) else 1)
             return call(tried)
 
         watched = BatchProcessor(observed, process.weigher) if isinstance(process, BatchProcessor) else observed
@@ -71,6 +73,8 @@ class Servicing(Observed):
             with self.processing_here():
                 serviced = queue.service_queues(watched, limit, server=server_name(context))
         except Busy as error:
+            if has_begun:
+                raise AirflowException(f"{error}. Messages since the last commit are tried again") from None
             raise AirflowSkipException(f"{error}. Nothing was serviced this time") from None
         most = limit_of(queue.config, limit)
         observer.serviced(serviced, most)
