@@ -44,6 +44,8 @@ class Recent(NamedTuple):
     """The latest blocks, as of a version of the ring: fairness, and messages of the last ten minutes, by queue."""
 
     version: int
+    #: When the first of these messages is older.
+    until: datetime
     shares: Mapping[Key, OriginFairness]
     messages: Counter[Key]
 
@@ -251,17 +253,20 @@ def _chosen(
 
 
 def _read_recent(conn_id: str, queue: MessageQueue, now: datetime) -> Recent:
-    """Return what the latest blocks gave; cached until the ring changes."""
+    """Return what the latest blocks gave; cached until the ring or a figure changes."""
     (version, _), key = queue.inspect.ring_version(), counting.key_of(conn_id, queue)
     with _lock:
         known = _recent.get(key)
-    if known is None or known.version != version:
+    if known is None or known.version != version or now >= known.until:
         shares = {(one.origin, one.priority): one for one in queue.inspect.fairness(BLOCKS, most=0).origins}
         messages: Counter[Key] = Counter()
+        recent = timedelta(seconds=RECENT)
+        until = now + recent
         for page in queue.inspect.ledger(limit=BLOCKS):
-            if page.at > now - timedelta(seconds=RECENT):
+            if page.at > now - recent:
+                until = min(until, page.at + recent)
                 messages.update({(entry.origin, entry.priority): entry.messages for entry in page.entries})
-        known = Recent(version, shares, messages)
+        known = Recent(version, until, shares, messages)
         with _lock:
             if len(_recent) > 64:
                 _recent.clear()

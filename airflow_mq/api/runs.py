@@ -7,6 +7,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
@@ -22,6 +23,7 @@ from sqlalchemy.orm import Session
 from airflow_mq import keys
 from airflow_mq.engine.queue.inspect.servicing import IsDagPaused
 from airflow_mq.engine.queue.servers import Server
+from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.installation import known_installation
 from airflow_mq.operators.spark.job_listener import SPARK_JOB
 
@@ -81,8 +83,10 @@ def run_of(key: str | None) -> Run | None:
 
 def _own() -> str | None:
     """Return the id of this Airflow, read once it is made."""
-    if not _OWN and (found := known_installation()):
-        _OWN.append(found)
+    # Tasks report an invalid id.
+    with suppress(InvalidInput):
+        if not _OWN and (found := known_installation()):
+            _OWN.append(found)
     return _OWN[0] if _OWN else None
 
 

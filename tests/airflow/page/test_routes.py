@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 from airflow_mq import Message, MessageQueue, Weight, Yield
+from airflow_mq.api import queues, runs
 from airflow_mq.api.ring import WAITING
 from airflow_mq.engine.queue.set_aside import SetAsides
 from airflow_mq.engine.rules.charging import BY
@@ -127,6 +128,13 @@ def test_no_pause_of_another_airflow_is_shown(ask: Ask, ring: MessageQueue, tmp_
     ring.enqueue_message("acme", b"x")
 
     assert ask("op", "GET", f"{of(ring)}/overview").json()["overdue"] == []
+
+
+def test_an_invalid_id_of_the_airflow_breaks_no_view(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_VAR_AIRFLOW_MQ_INSTALLATION", "my airflow")
+    monkeypatch.setattr(runs, "_OWN", [])
+    for what in ("overview", "blocks"):
+        assert ask("op", "GET", f"/api/v1/stores/mq_page/rings/full/{what}").status_code == 200
 
 
 def test_paused_dag_is_named(ask: Ask, ring: MessageQueue, tmp_path: Path) -> None:
@@ -381,6 +389,11 @@ def test_rates_and_shares_are_those_of_the_latest_blocks(ask: Ask, ring: Message
     for row in rows:
         assert row["out_rate"] == pytest.approx(taken[row["origin"]] / 10)
         assert (row["promised"], row["received"]) == (figures[row["origin"]].promised, figures[row["origin"]].received)
+    # Nothing changes the ring afterwards.
+    now = ring.inspect.servicing().now
+    for minutes, count in ((0, block.messages), (11, 0)):
+        recent = queues._read_recent("mq_page", ring, now + timedelta(minutes=minutes))
+        assert sum(recent.messages.values()) == count
 
 
 @pytest.mark.parametrize("after", ["x", "WyJvcmlnaW4iLCAxXQ==", "W10=", "%%%", "bnVsbA==", "\ud83d"])
