@@ -95,9 +95,9 @@ class SetAsideNotifier(QueueNotifier):
         self.at_least = check_number(at_least, "at_least")
 
     def text_of(self, queue: MessageQueue) -> str | None:
-        waiting, ring = queue.set_aside.list(limit=COUNTED), queue.ring
-        if len(waiting) < max(self.at_least, 1):
+        if queue.set_aside.count(self.at_least) < self.at_least:
             return None
+        waiting, ring = queue.set_aside.list(limit=COUNTED), queue.ring
         count = f"{len(waiting):,}" if len(waiting) < COUNTED else f"{COUNTED:,} or more"
         return _listing(
             f"{count} set-aside message{'s' if len(waiting) != 1 else ''} on ring {ring!r}:",

@@ -303,6 +303,15 @@ def test_the_notifier_sends_the_number_and_the_remedies(queue: MessageQueue, hea
     assert f"{heavy}" in text and "ExecuteOverweightOperator" in text
 
 
+def test_the_notifier_counts_as_far_as_its_bound(sqlite_queue: MessageQueue) -> None:
+    from airflow_mq.notifications import SetAsideNotifier
+
+    sqlite_queue.enqueue_messages("a", [b"x"] * 1_300, weight=Weight(10**9, 0))
+    sqlite_queue.blocks.settle(sqlite_queue.blocks.plan())
+    texts = [SetAsideNotifier(mq_conn_id=CONN_ID, at_least=least).text() for least in (1_200, 1_301)]
+    assert str(texts[0]).startswith("1,000 or more set-aside messages") and texts[1] is None
+
+
 def test_the_notifier_serves_a_deadline(sqlite_queue: MessageQueue) -> None:
     from airflow_mq.notifications import SetAsideNotifier
 
