@@ -164,11 +164,10 @@ def message_processor_task(
     """Make a task of a function that processes messages; the parameters are those of `MessageProcessorOperator`."""
     if python_callable is None:
         return partial(message_processor_task, multiple_outputs=multiple_outputs, **kwargs)
-    made: TaskDecorator = task_decorator_factory(
+    return task_decorator_factory(
         # Before Airflow checks with which arguments the function may be called and mapped.
         python_callable=_with_defaults(python_callable),
         multiple_outputs=multiple_outputs,
         decorated_operator_class=MessageProcessorOperator,
         **kwargs,
     )
-    return made

@@ -157,7 +157,7 @@ def _shares(entries: Sequence[Entry]) -> list[BlockShare]:
 def dry_run(conn_id: str, ring: str, body: DryRunRequest, user: Reader) -> Forecast:
     """Return what the next blocks would take, under the given settings; nothing is changed."""
     limit = None if body.limit is None else rules.Weight(body.limit.time, body.limit.size)
-    seed = None if body.seed is None else body.seed.encode()[:64]
+    seed = None if body.seed is None else body.seed.encode()
     with opened(conn_id, ring) as queue:
         # The very next block is exact; of others, it matters when they come.
         every = 0 if body.blocks == 1 else None

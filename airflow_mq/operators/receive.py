@@ -66,10 +66,6 @@ class ReceiveMessagesOperator(QueueOperator):
             raise AirflowFailException("missing adapter: set adapter=… to a function that makes the source")
         return self.adapter()
 
-    def datasets(self) -> list[lineage.Source]:
-        """Return the source as lineage names it; empty if it is not known."""
-        return []
-
     def execute(self, context: Context) -> dict[str, int]:
         most = whole_of(self.most, "most", "a number of messages")
         with self.opened(context) as queue, self.observe(queue).sending():
@@ -185,8 +181,6 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
     :param origin: template of the origin: `{key}`, `{topic}`, `{partition}`, `{header.NAME}` (templated)
     :param group: consumer group, in place of the connection's (templated)
     :param unfit: action on a record that can never be a message: `stop` there and fail, or `skip` it
-    :param max_messages: `most`, as Airflow's operators for Kafka name it (templated)
-    :param max_batch_size: `batch`, as Airflow's operators for Kafka name it
     """
 
     template_fields: Sequence[str] = (
@@ -205,16 +199,8 @@ class ReceiveKafkaOperator(ReceiveMessagesOperator):
         origin: str = "{key}",
         group: str | None = None,
         unfit: str = "stop",
-        max_messages: int | str | None = None,
-        max_batch_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        for name, theirs, value in (
-            ("most", "max_messages", max_messages),
-            ("batch", "max_batch_size", max_batch_size),
-        ):
-            if value is not None and kwargs.setdefault(name, value) is not value:
-                raise AirflowFailException(f"{theirs} and {name} are the same: set one of them")
         super().__init__(**kwargs)
         self.topics = topics
         self.kafka_config_id = kafka_config_id

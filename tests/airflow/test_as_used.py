@@ -624,10 +624,10 @@ def test_topics(run_dag: RunDag, sqlite_queue: MessageQueue, tmp_path: Path, mon
             common = {"mq_conn_id": "mq_stage", "kafka_config_id": "{{ params.conn }}", "group": "{{ run_id }}.{{ task.task_id }}"}
             with DAG("scene", schedule=None, params={"conn": "topics", "one": "one", "most": "1", "none": ""}):
                 ReceiveKafkaOperator(task_id="template", topics="{{ params.one }}", origin="{{ params.one }}/{key}",
-                                     max_messages="{{ params.most }}", max_batch_size=1, priority="{{ 'high' }}", **common)
+                                     most="{{ params.most }}", batch=1, priority="{{ 'high' }}", **common)
                 nothing = gives.override(task_id="nothing")(None)
                 several = gives.override(task_id="several")(["two", "three"])
-                ReceiveKafkaOperator(task_id="of_xcom", topics=several, max_messages=nothing, weight=nothing, **common)
+                ReceiveKafkaOperator(task_id="of_xcom", topics=several, most=nothing, weight=nothing, **common)
                 ReceiveKafkaOperator(task_id="of_none", topics=nothing, **common)
                 ReceiveKafkaOperator(task_id="of_empty", topics=gives.override(task_id="no_topics")([]), **common)
                 ReceiveKafkaOperator.partial(task_id="mapped", max_active_tis_per_dag=1, **common).expand(

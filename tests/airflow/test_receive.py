@@ -138,16 +138,6 @@ def test_the_dag_of_a_landing_folder(
     assert operator.downstream_task_ids == {"block.plan"}
 
 
-def test_kafka_has_the_names_of_airflows_operators() -> None:
-    from airflow_mq.operators.receive import ReceiveKafkaOperator
-
-    operator = ReceiveKafkaOperator(task_id="kafka", topics=["t"], max_messages="{{ 7 }}", max_batch_size=50)
-    assert (operator.most, operator.batch, operator.template_fields[2]) == ("{{ 7 }}", 50, "most")
-    for twice in ({"most": 7, "max_messages": 8}, {"batch": 7, "max_batch_size": 8}):
-        with pytest.raises(Exception, match="are the same: set one of them"):
-            ReceiveKafkaOperator(task_id="kafka", topics=["t"], **twice)
-
-
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_topics_through_the_hook_of_the_provider(
