@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_498),
-    "lines of store": Budget(9_055),
-    "lines of queue": Budget(11_908),
-    "lines of the engine": Budget(28_461, 19_500),
+    "lines of store": Budget(9_058),
+    "lines of queue": Budget(11_915),
+    "lines of the engine": Budget(28_471, 19_500),
     "lines of the command line": Budget(5_883),
-    "lines of the package": Budget(51_641, 38_000),
+    "lines of the package": Budget(51_674, 38_000),
     "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
