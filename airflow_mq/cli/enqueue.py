@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
-from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import check_origin
 from ..words import many
 from .arguments import ENQUEUED_PRIORITY, WEIGHT, header, when, words
@@ -73,11 +72,8 @@ def enqueue(session: Session, args: Namespace) -> None:
             done = enqueue_files(queue, args.origin, args.blob, args.key, common, told)
         elif args.ndjson is not None:
             file = stack.enter_context(opened(args.ndjson))
-            lines = Lines(file, queue.config.max_message_len, args.origin)
-            try:
-                done = queue.enqueue_messages(_counted(lines.pairs(), told, [file]), **common)
-            except InvalidInput as error:
-                raise lines.named(error) from None
+            lines = Lines(file, queue.config, args.origin, queue.session.check_sender)
+            done = queue.enqueue_messages(_counted(lines.pairs(), told, [file]), **common)
         else:
             files: list[IO[bytes]] = []
             payloads = _payloads(args, files)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ..engine.rules.config import RingConfig
 from ..engine.rules.errors import InvalidInput, InvalidMessage
-from ..engine.rules.message import Message, check_origin, check_payload
+from ..engine.rules.message import Message, check_headers, check_key, check_origin, check_payload
 from ..engine.rules.priority import check_priority
 from ..engine.rules.weight import Weight
 from .command import UsageError
@@ -17,22 +18,31 @@ _KNOWN = {"origin", "payload", "payload_base64", "key", "weight", "headers", "pr
 
 
 class Lines:
-    """Messages in lines of JSON, with the number of the current line."""
+    """Messages in lines of JSON, checked as a call checks them, which reads ahead and cannot name the line."""
 
-    def __init__(self, lines: Iterable[bytes], most: int, origin: str | None = None) -> None:
-        """:param most: the largest size of a payload, checked here because a call reads ahead of what it checks."""
-        self.lines, self.most, self.origin, self.number = lines, most, origin, 0
+    def __init__(
+        self,
+        lines: Iterable[bytes],
+        config: RingConfig,
+        origin: str | None = None,
+        check_sender: Callable[[object], str] = check_origin,
+    ) -> None:
+        self.lines, self.config, self.origin, self.check_sender = lines, config, origin, check_sender
+        self.number = 0
 
     def pairs(self) -> Iterator[tuple[str, bytes | Message]]:
         """Yield the origin and the message of each line; skip empty lines."""
         for line in self.lines:
             self.number += 1
             if line.strip():
-                yield self._pair(line)
+                try:
+                    yield self._pair(line)
+                except InvalidInput as error:
+                    raise self.refused(error) from None
 
-    def named(self, error: InvalidInput) -> UsageError:
-        """Return the error with its line."""
-        return UsageError(f"line {self.number}: {error}; nothing was enqueued")
+    def refused(self, why: object) -> UsageError:
+        """Return an error that names the current line."""
+        return UsageError(f"line {self.number}: {why}")
 
     def _pair(self, line: bytes) -> tuple[str, bytes | Message]:
         try:
@@ -46,13 +56,16 @@ class Lines:
             raise InvalidMessage(
                 f"{', '.join(map(repr, unknown))[:80]} is unknown; there are {', '.join(sorted(_KNOWN))}"
             )
-        origin = check_origin(value.get("origin", self.origin) or _none())
-        payload = check_payload(_payload(value), self.most)
+        given = self.origin if value.get("origin") is None else value["origin"]
+        origin = self.check_sender(given or _none())
+        payload = check_payload(_payload(value), self.config.max_message_len)
         if not {"key", "weight", "headers", "priority"} & set(value):
             return origin, payload
         weight = None if value.get("weight") is None else Weight.of(value["weight"])
         priority = None if value.get("priority") is None else check_priority(value["priority"])
-        return origin, Message(payload, _text(value, "key"), weight, _headers(value.get("headers")), priority)
+        key = None if value.get("key") is None else check_key(_text(value, "key"))
+        headers = _headers(value.get("headers"), self.config.max_headers)
+        return origin, Message(payload, key, weight, headers, priority)
 
 
 def _none() -> str:
@@ -81,9 +94,9 @@ def _text(fields: Mapping[str, object], name: str) -> str | None:
     return value
 
 
-def _headers(value: object) -> dict[str, str] | None:
+def _headers(value: object, most: int) -> dict[str, str] | None:
     if value is None:
         return None
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
         raise InvalidMessage("its headers are a JSON object of texts")
-    return value
+    return check_headers(value, most)

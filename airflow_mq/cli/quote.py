@@ -6,7 +6,6 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.rules.errors import InvalidInput
 from ..sheets import Columns
 from ..words import many, size, span, when
 from .arguments import BLOCK_LIMIT, EVERY, PRIORITY, WEIGHT, duration, positive, words
@@ -56,11 +55,8 @@ def quote(session: Session, args: Namespace) -> None:
             found = queue.inspect.quote(args.origin, count=args.messages, weight=args.weight, **common)
         else:
             with opened(args.file) as file:
-                lines = Lines(file, queue.config.max_message_len, args.origin)
-                try:
-                    found = queue.inspect.quote(args.origin, _of(lines, args.origin), weight=args.weight, **common)
-                except InvalidInput as error:
-                    raise UsageError(f"line {lines.number}: {error}") if lines.number else error from None
+                lines = _of(Lines(file, queue.config, args.origin), args.origin)
+                found = queue.inspect.quote(args.origin, lines, weight=args.weight, **common)
         full = queue.inspect.fullness([args.origin])
     _report(session, found)
     for one in full:
@@ -70,7 +66,7 @@ def quote(session: Session, args: Namespace) -> None:
 def _of(lines: Lines, origin: str) -> Iterator[bytes | Message]:
     for own, message in lines.pairs():
         if own != origin:
-            raise InvalidInput(f"the origin {own!r} differs from --as {origin!r}: a quote is for one queue")
+            raise lines.refused(f"the origin {own!r} differs from --as {origin!r}: a quote is for one queue")
         yield message
 
 

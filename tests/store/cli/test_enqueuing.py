@@ -58,7 +58,7 @@ def test_messages_from_ndjson(mq: Terminal, tmp_path: Path) -> None:
     rows = [
         {"origin": "acme", "payload": "one"},
         {"origin": "beta", "payload_base64": base64.b64encode(b"\xff\x00").decode()},
-        {"payload": "two", "key": "k2", "weight": [5, 6], "headers": {"trace": "t1"}},
+        {"origin": None, "payload": "two", "key": "k2", "weight": [5, 6], "headers": {"trace": "t1"}},
     ]
     path.write_text("\n\n".join(map(json.dumps, rows)) + "\n")
 
@@ -85,6 +85,10 @@ def test_messages_from_ndjson(mq: Terminal, tmp_path: Path) -> None:
         ('{"payload": "x", "weight": [1]}', "or a pair (time, size)"),
         ('{"payload": "x", "headers": {"a": 1}}', "headers"),
         ('{"payload": "\\ud800"}', "half of a character"),
+        ('{"payload": "x", "key": ""}', "invalid key"),
+        ('{"payload": "x", "headers": {"a": "\\u0000"}}', "without NUL"),
+        ('{"payload": "x", "origin": "a\\u200bb"}', "is invisible"),
+        ('{"payload": "x", "origin": ""}', "it has no origin"),
     ],
 )
 def test_a_bad_line_is_named_and_nothing_is_stored(mq: Terminal, tmp_path: Path, line: str, reason: str) -> None:
@@ -95,6 +99,15 @@ def test_a_bad_line_is_named_and_nothing_is_stored(mq: Terminal, tmp_path: Path,
 
     assert "line 2: " in said.err and reason in said.err
     assert mq.json("queue", "show", "acme")["count"] == 0
+
+
+def test_an_error_of_the_call_names_no_line(mq: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "orders.ndjson"
+    path.write_text('{"payload": "x"}\n')
+
+    printed = mq("enqueue", "acme", "--ndjson", str(path), "--delay", "2h", "--expires", "1h", code=2).err
+
+    assert "is not after not_before" in printed and "line" not in printed
 
 
 def test_a_line_without_any_origin(mq: Terminal, tmp_path: Path) -> None:
