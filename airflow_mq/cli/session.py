@@ -66,6 +66,8 @@ class Session:
 
     def queue(self, ring: str | None = None) -> MessageQueue:
         """Open the named queue; a context manager."""
+        if ring == "":
+            raise UsageError("the name of the ring is empty: name one, or leave it out")
         from ..engine.queue import MessageQueue
         from ..engine.store import open_store
 

@@ -63,6 +63,9 @@ def test_what_cannot_be_is_refused_with_the_reason(mq: Terminal) -> None:
     assert "already" in mq("ring", "create", "default", code=3).err
     assert "TIME/SIZE" in mq("ring", "create", "x", "--service-weight", "12", code=2).err
     assert "cannot be read" in mq("ring", "create", "x", "--file", "/nowhere.json", code=2).err
+    for words in (("show", ""), ("change", "", "--max-attempts", "1")):
+        assert "the name of the ring is empty" in mq("ring", *words, code=2).err
+    assert mq.json("ring", "show")["config"]["max_attempts"] != 1
 
 
 def test_what_will_hardly_be_wanted_is_warned_of(mq: Terminal) -> None:
