@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -65,14 +66,23 @@ def run(args: Namespace) -> int:
         return NO if answer is False else OK
     except OSError as error:
         # The reader has closed the pipe, as in `airflow-mq message events | head`, or the output's disk is full.
+        is_closed = isinstance(error, BrokenPipeError) and _is_stdout_broken()
         with suppress(Exception):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK if isinstance(error, BrokenPipeError) else _report(error, session)
+        return OK if is_closed else _report(error, session)
     except KeyboardInterrupt:
         error_line("interrupted; what was committed before stays", "Interrupted", INTERRUPTED, as_json=as_json)
         return INTERRUPTED
     except Exception as error:
         return _report(error, session)
+
+
+def _is_stdout_broken() -> bool:
+    """Return whether no process reads standard output any more."""
+    output = select.poll()
+    with suppress(OSError, ValueError):  # Not every stream is a file.
+        output.register(sys.stdout.fileno(), 0)
+    return bool(output.poll(0))
 
 
 def _report(error: Exception, session: Session) -> int:

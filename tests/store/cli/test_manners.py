@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from airflow_mq import __version__
 from airflow_mq.cli import main
 from airflow_mq.cli.command import Command, Entry, Group
 from airflow_mq.cli.parser import TREE
+from airflow_mq.cli.program import run
 from tests.store.cli.conftest import Terminal
 
 CANARY = "s3cret-Canary"
@@ -276,6 +279,23 @@ def test_an_output_that_is_closed_or_full_is_no_defect(redirection: str, code: i
     done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
     assert done.returncode == code and ("No space left on device" in done.stderr) is bool(code)
     assert "report it" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_only_a_lost_reader_of_the_output_ends_a_command_with_success(
+    mq: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    line = [sys.executable, "-m", "airflow_mq", "ring", "list"]
+    done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+    def broken(*_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    assert run(Namespace(run=broken)) == 70
+    assert "BrokenPipeError" in capsys.readouterr().err
 
 
 def test_a_ring_of_delayed_messages_is_not_called_empty(mq: Terminal) -> None:
