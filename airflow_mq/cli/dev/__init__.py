@@ -94,8 +94,11 @@ def demo(session: Session, args: Namespace) -> bool:
         raise UsageError("the demo creates its own store: omit --store, --conn-id and --ring")
     _require(*EXAMPLE)
     if args.summary:
+        file = Path(args.summary)
         try:
-            os.close(os.open(args.summary, os.O_WRONLY | os.O_CREAT, 0o600))
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
+            if file.is_file():
+                file.chmod(0o600)  # It gets the password of Airflow.
         except OSError as error:
             raise UsageError(f"{args.summary!r} cannot be written: {error.strerror}") from None
     from ...examples import orders

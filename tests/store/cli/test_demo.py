@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,6 +57,16 @@ def test_a_summary_that_cannot_be_written_is_an_error_before_the_demo_starts(
         printed = mq("demo", "--leave", "--summary", str(file), code=2).err
 
         assert f"'{file}' cannot be written: {why}" in printed
+
+
+def test_only_its_owner_may_read_the_summary(mq: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev, "_run", lambda *_: True)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for file in (tmp_path / "old.json", tmp_path / "new.json"):
+        if file.name == "old.json":
+            file.touch(mode=0o644)
+        mq("demo", "--leave", "--summary", str(file))
+        assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_wheel_contains_the_dags_of_the_demo() -> None:
