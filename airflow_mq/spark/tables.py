@@ -156,10 +156,10 @@ def read_outcome(
         return Yield(reason or "")
     if name == "overweight":
         return Yield("overweight without a weight: set time and size") if weight is None else Overweight(weight)
-    outcome = _PLAIN.get(name or "done")
+    outcome = _PLAIN.get("done" if name is None else name)
     if outcome is None:
         # The value is not quoted: a column that was mixed up may hold payloads.
-        return Yield(f"unknown outcome: expected {', '.join(NAMES)} or null" if name else "")
+        return Yield(f"unknown outcome: expected {', '.join(NAMES)} or null")
     if isinstance(outcome, Done) and weight is not None:
         return Done(outcome.success, used=weight)
     return outcome

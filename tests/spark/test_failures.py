@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Batch, MessageQueue, Part, Processor, Processors, batch_processor
+from airflow_mq import Batch, Done, MessageQueue, Part, Processor, Processors, batch_processor
 from airflow_mq.errors import InvalidOutcome, ProcessorError
 from airflow_mq.failures import VARIABLE
 from airflow_mq.spark.cause import reason_of_worker
@@ -20,7 +20,7 @@ from airflow_mq.spark.exchange import FolderChannel, hand_over
 from airflow_mq.spark.frames import Shares, run_frames
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import StoreChannel, StoreSide, run_in_place, tasks_of, terms_of
-from airflow_mq.spark.tables import answers_in
+from airflow_mq.spark.tables import answers_in, read_outcome
 
 MakeRing = Callable[..., MessageQueue]
 CANARY = "canary-7319"
@@ -263,3 +263,7 @@ def test_a_row_with_an_invalid_weight_costs_its_message_alone(make_ring: MakeRin
 
     assert (settled.processed, settled.returned) == (1, 1)
     assert reasons(queue) == ["invalid time or size of an outcome: expected integers or doubles from 0, or null"]
+
+
+def test_only_null_is_an_outcome_without_a_word() -> None:
+    assert read_outcome(None) == Done() and read_outcome("") == read_outcome("odd") != Done()
