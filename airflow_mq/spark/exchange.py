@@ -20,7 +20,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
@@ -253,12 +253,14 @@ def take_back(queue: MessageQueue, token: str, folder: str) -> int:
 def sweep(queue: MessageQueue, base: str) -> int:
     """Delete the folders of this ring's ended blocks, and return their number."""
     gone = 0
-    for name in Folder(base).names():
-        found = re.fullmatch(r"block-(\d{1,18})-[0-9a-f]{16}", name)
-        # Other files, and folders of other rings, stay.
-        if found and _has_ended(queue, int(found[1]), name):
-            (Folder(base) / name).remove()
-            gone += 1
+    # If one cannot be deleted, its error is raised after the others are.
+    with ExitStack() as deleting:
+        for name in Folder(base).names():
+            found = re.fullmatch(r"block-(\d{1,18})-[0-9a-f]{16}", name)
+            # Other files, and folders of other rings, stay.
+            if found and _has_ended(queue, int(found[1]), name):
+                deleting.callback((Folder(base) / name).remove)
+                gone += 1
     return gone
 
 

@@ -196,6 +196,30 @@ def test_folders_go_with_their_blocks(make_ring: MakeRing, tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["block-1-0123456789abcdef", "notes"]
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_folder_that_cannot_be_deleted_keeps_no_other(
+    make_ring: MakeRing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    queue, routes = make_ring(), processors()
+    for _ in range(2):
+        queue.enqueue_messages("a", [b"x"])
+        block = queue.blocks.plan()
+        exchange.hand_over(queue, block.token, routes, whole(routes), str(tmp_path))
+        queue.blocks.release(block)
+    stays = sorted(path.name for path in tmp_path.glob("block-*"))[which]
+    remove = exchange.Folder.remove
+
+    def stubborn(folder: exchange.Folder) -> None:
+        if folder.path.endswith(stays):
+            raise PermissionError(13, "Permission denied")
+        remove(folder)
+
+    monkeypatch.setattr(exchange.Folder, "remove", stubborn)
+    with pytest.raises(PermissionError):
+        exchange.sweep(queue, str(tmp_path))
+    assert [path.name for path in tmp_path.glob("block-*")] == [stays]
+
+
 def test_a_block_that_ended_is_neither_handed_over_nor_reported_to(make_ring: MakeRing, tmp_path: Path) -> None:
     queue = make_ring()
     queue.enqueue_messages("a", [b"x"])
