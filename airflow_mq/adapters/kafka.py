@@ -190,6 +190,8 @@ class KafkaTopics:
                     "check that it is up, that the topics exist, and that this group may read them"
                 )
         self._is_over = bool(found) and self._is_read()
+        if not found:
+            self._goals.clear()
         return found
 
     def _set_goals(self) -> None:

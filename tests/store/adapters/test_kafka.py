@@ -318,6 +318,31 @@ def test_a_reader_without_a_partition_has_not_read_all(queue: MessageQueue) -> N
     assert done == Received(3 + 2, 5, 2)
 
 
+class Growing(Rebalanced):
+    """A consumer of one partition that grows."""
+
+    place, size = -1, 0
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        if self.place < 0:
+            self.place = 0
+            self.on_assign(self, [confluent.TopicPartition("t", 0)])
+        found = [self.record(offset) for offset in range(self.place, min(self.place + most, self.size))]
+        self.place += len(found)
+        return found or self.end()
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        return 0, self.size
+
+
+def test_a_run_after_an_empty_one_reads_to_the_end(quick: MessageQueue) -> None:
+    reader = Growing()
+    topics = KafkaTopics(reader, ["t"])
+    for size in (0, 250, 250, 600):
+        before, reader.size = reader.size, size
+        assert receive(quick, topics).count == size - before
+
+
 @pytest.mark.parametrize("call", ["consume", "list_topics", "get_watermark_offsets"])
 def test_errors_of_the_driver_are_named(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     from confluent_kafka import KafkaError, KafkaException
