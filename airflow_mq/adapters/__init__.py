@@ -19,6 +19,7 @@ This package contains two: `airflow_mq.adapters.landing` receives new files of a
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -49,10 +50,17 @@ BATCH = 500
 BATCH_BYTES = 16 << 20
 #: Why a message stays at the source behind the first one that stays there.
 _BEHIND = "a message before it is left"
+#: Errors of one file, as a missing permission is. Others may be of the process, or of the source as a whole.
+_OF_ONE_FILE = (errno.EIO, errno.ESTALE, errno.EINVAL, errno.EISDIR, errno.ENXIO)
 
 
 class Changed(Exception):
     """The source does not have the announced content any more; the new content comes with a later fetch."""
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Return whether an error is that of one file, which stays for a later run while the source is read on."""
+    return isinstance(error, PermissionError) or error.errno in _OF_ONE_FILE
 
 
 @dataclass(frozen=True)
@@ -193,7 +201,9 @@ def _take(
                     ready.append((item, _message(queue, item, held)))
                 except Changed:
                     log.info("%s changed while it was read; it is left for the next run", ascii(item.place))
-                except PermissionError as error:
+                except OSError as error:
+                    if not is_unreadable(error):
+                        raise
                     total, ready = total + _enqueue(adapter, ready, enqueue, full), []
                     full.add(item.origin)
                     left = _leave(adapter, item, f"it cannot be read: {error.strerror or error}")

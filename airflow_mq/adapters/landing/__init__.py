@@ -11,8 +11,8 @@ A file is a message, or each of its lines is one. It is received once: its key i
 the tag that an object store gives it) and its size. When the queue has stored it, it is moved below `.received`,
 deleted, or kept in place with a receipt below `.received`. A file that can never be a message is moved below
 `.refused`, with a note beside it that states the reason. Such an error concerns that file only: the run goes on with
-the others. A file that the receiver has no permission to read stays in place for a later run, and so do later files of
-its origin.
+the others. A file that cannot be read now, for lack of permission or because of an error of the file itself, stays in
+place for a later run, and so do later files of its origin.
 
 Origins take turns, so that many files of one do not delay the single file of another. Within an origin, files are
 received in the order of their names. Folders more than 128 deep and paths of more than 4,096 bytes are left alone.

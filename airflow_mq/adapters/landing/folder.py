@@ -92,15 +92,17 @@ class LocalPlace(Place):
     def open(self, found: Found) -> IO[bytes]:
         try:
             with self._parent(found.path) as (folder, name):
-                file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
+                handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         except OSError as error:
-            if error.errno not in _NOT_THERE:
+            if error.errno not in (*_NOT_THERE, errno.ENXIO, errno.EISDIR):
                 raise
             raise Changed() from error
-        if not self.is_same(found, file):
-            file.close()
+        # Before a file object is made, which fails for a folder and leaves the handle open.
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or _identity(about) != found.identity:
+            os.close(handle)
             raise Changed()
-        return file
+        return os.fdopen(handle, "rb")
 
     def is_same(self, found: Found, file: IO[bytes]) -> bool:
         return bool(_identity(os.fstat(file.fileno())) == found.identity)

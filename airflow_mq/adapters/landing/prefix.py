@@ -54,7 +54,10 @@ class ObjectPlace(Place):
     def open(self, found: Found) -> IO[bytes]:
         if not self._is_there(found):
             raise Changed()
-        file = self.fs.open(self._full(found.path), "rb")
+        try:
+            file = self.fs.open(self._full(found.path), "rb")
+        except FileNotFoundError as error:
+            raise Changed() from error
         # A file in memory is shared by its readers; files of other stores read no line of limited length.
         return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else io.BufferedReader(file)
 

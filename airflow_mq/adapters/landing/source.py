@@ -14,7 +14,7 @@ from ...engine.rules.errors import InvalidInput, MessageQueueError
 from ...engine.rules.units import check_seconds
 from ...keys import key_for
 from ...words import many
-from .. import BATCH_BYTES, Arrived, Changed, log
+from .. import BATCH_BYTES, Arrived, Changed, is_unreadable, log
 from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines
 from .names import text_of
 from .place import RECEIVED, REFUSED, Found, Place
@@ -252,7 +252,9 @@ class Landing:
                 yield self._arrived(reading, Line(0, 0, found.size, data), is_last=True)
         except (Changed, FileNotFoundError):
             log.info("%s changed while it was read; it is left for the next run", ascii(found.path))
-        except PermissionError as error:
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
             key = self._key(found)
             self._of[key] = found, True
             # Its content is this error: a receiver leaves the file for a later run, when it may be readable.
@@ -303,7 +305,7 @@ class Landing:
         )  # fmt: skip
 
 
-def _denied(error: PermissionError) -> IO[bytes]:
+def _denied(error: OSError) -> IO[bytes]:
     raise error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -319,22 +320,100 @@ def test_a_wrong_weight_is_no_fault_of_the_files(quick: MessageQueue, folder: Gr
     assert folder.left() == ["acme/1"]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ESTALE])
-def test_a_file_that_cannot_be_opened_did_not_change(
-    quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    opened = os.open
+def failing(ground: Ground, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the file `bad` fail when it is opened, or looked up in an object store."""
+    owner, name = (os, "open") if ground.files is None else (ground.files, "info")
+    works = getattr(owner, name)
 
-    def failing(path: Any, *more: Any, **how: Any) -> int:
-        if path == "1":
+    def fails(path: Any, *more: Any, **how: Any) -> Any:
+        if str(path).endswith("bad"):
             raise OSError(number, os.strerror(number))
+        return works(path, *more, **how)
+
+    monkeypatch.setattr(owner, name, fails)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EINVAL])
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_file_with_an_error_of_its_own_stays_with_those_behind_it(
+    quick: MessageQueue, ground: Ground, monkeypatch: pytest.MonkeyPatch, lines: bool, size: int, number: int
+) -> None:
+    for path, content in (("acme/bad", b"x" * size), ("acme/later", b"y"), ("birch/1", b"two")):
+        ground.drop(path, content)
+    with monkeypatch.context() as patch:
+        failing(ground, number, patch)
+        assert receive(quick, ground.look(lines=lines)) == Received(1, 3, left=2, unreadable=1)
+    assert receive(quick, ground.look(lines=lines)) == Received(2, size + 1)
+    assert len(quick.inspect.peek("acme")[1].payload) == 1
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EBUSY, errno.ECONNRESET])
+def test_an_error_of_the_process_or_the_place_ends_the_run(
+    quick: MessageQueue, ground: Ground, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    ground.drop("acme/bad", b"one")
+    with monkeypatch.context() as patch:
+        failing(ground, number, patch)
+        with pytest.raises(OSError) as error:
+            receive(quick, ground.look())
+    assert error.value.errno == number
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("kind", ["folder", "socket", "gone"])
+def test_a_file_that_is_replaced_between_listing_and_opening(
+    quick: MessageQueue, folder: Ground, monkeypatch: pytest.MonkeyPatch, kind: str, size: int
+) -> None:
+    folder.drop("acme/1", b"x" * size)
+    folder.drop("birch/1", b"two")
+    monkeypatch.chdir(folder.root)
+    look = folder.look()
+    files = look.place.files
+
+    def replaced(settle: float) -> Iterator[Any]:
+        found = list(files(settle))
+        os.unlink("acme/1")
+        if kind == "folder":
+            os.mkdir("acme/1")
+        elif kind == "socket":
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind("acme/1")
+        yield from found
+
+    monkeypatch.setattr(look.place, "files", replaced)
+    assert receive(quick, look) == Received(1, 3)
+    assert contents(quick) == {"birch": [b"two"]}
+
+
+def test_a_folder_in_place_of_a_file_leaves_no_handle_open(folder: Ground) -> None:
+    folder.drop("acme/1", b"one")
+    place = LocalPlace(folder.root)
+    (found,) = place.files(0)
+    os.unlink(f"{folder.root}/acme/1")
+    os.mkdir(f"{folder.root}/acme/1")
+    opened = len(os.listdir("/dev/fd"))
+    with pytest.raises(Changed):
+        place.open(found)
+    assert len(os.listdir("/dev/fd")) == opened
+
+
+def test_an_object_that_is_deleted_between_its_lookup_and_its_opening(
+    quick: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, root = fsspec.filesystem("memory"), f"/bucket-{os.getpid()}"
+    ground, opened = Ground(root, files), files.open
+    ground.drop("acme/1", b"x" * 100_000)
+    ground.drop("birch/1", b"two")
+
+    def gone(path: str, *more: Any, **how: Any) -> Any:
+        if path.endswith("acme/1"):
+            raise FileNotFoundError(path)
         return opened(path, *more, **how)
 
-    folder.drop("acme/1", b"one")
-    monkeypatch.setattr(os, "open", failing)
-    with pytest.raises(OSError) as error:
-        receive(quick, folder.look())
-    assert error.value.errno == number
+    monkeypatch.setattr(files, "open", gone)
+    assert receive(quick, ground.look()) == Received(1, 3)
+    files.rm(root, recursive=True)
 
 
 def test_a_turn_that_ends_before_a_line_that_is_too_long(
