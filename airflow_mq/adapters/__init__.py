@@ -247,7 +247,7 @@ def _enqueue_all(
         return _enqueue(adapter, ready[:half], enqueue, full) + _enqueue(adapter, ready[half:], enqueue, full)
     adapter.commit(arrived)
     # For external payloads, the queue counts the reference and a reader counts the file.
-    size = sent.size if sent.repeated else sum(item.size for item in arrived)
+    size = sent.size if sent.repeated else sum(map(_size, arrived))
     return Received(sent.count, size, sent.repeated)
 
 
@@ -284,11 +284,15 @@ def _unfit(queue: MessageQueue, item: Arrived) -> str | None:
             queue.session.permit.check_priority(check_priority(item.priority))
     except (InvalidInput, NotPermitted) as error:
         return str(error)
-    if item.unfit is None and item.size == 0:
+    if item.unfit is None and _size(item) == 0:
         return str(EmptyMessage())
-    if item.unfit is None and item.size > MOST_BLOB_BYTES:
-        return f"it has {item.size:,} bytes: expected at most {MOST_BLOB_BYTES:,}"
+    if item.unfit is None and _size(item) > MOST_BLOB_BYTES:
+        return f"it has {_size(item):,} bytes: expected at most {MOST_BLOB_BYTES:,}"
     return item.unfit
+
+
+def _size(item: Arrived) -> int:
+    return item.size if item.payload is None else len(item.payload)
 
 
 def _message(queue: MessageQueue, item: Arrived, held: ExitStack) -> Message:
