@@ -158,7 +158,7 @@ def receive(
     The messages of an origin whose queue is full stay at the source, and a later run goes on with them; likewise those
     behind a message that cannot be read. A source that can be read in order only is not read behind the first of them.
 
-    :param most: stop after about this many messages.
+    :param most: stop after about this many new messages.
     :param batch: number of messages that are enqueued in one transaction.
     :param weight: weight of each message, if it is known.
     :param priority: `high` messages are serviced before all `regular` ones.
@@ -171,8 +171,8 @@ def receive(
     queue.session.permit.check_priority(check_priority(priority))
     enqueue = partial(queue.enqueue_messages, weight=weight and Weight.of(weight), priority=priority)
     total, full = Received(), set[str]()
-    while most is None or total.count + total.repeated < most:
-        arrived = adapter.fetch(batch if most is None else min(batch, most - total.count - total.repeated))
+    while most is None or total.count < most:
+        arrived = adapter.fetch(batch if most is None else min(batch, most - total.count))
         if not arrived:
             break
         total += _take(queue, adapter, arrived, enqueue, full)

@@ -266,7 +266,7 @@ def _ring_of(session: Session, tokens: Sequence[str]) -> str:
 
 
 _COMMON = (
-    option("--limit N", "stop after about N messages", positive),
+    option("--limit N", "stop after about N new messages", positive),
     option("--slice-messages N", "commit after N messages (default: 500)", positive, default=500),
     WEIGHT,
     ENQUEUED_PRIORITY,

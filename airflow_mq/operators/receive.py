@@ -32,7 +32,7 @@ class ReceiveMessagesOperator(QueueOperator):
     "unreadable": …}`.
 
     :param adapter: makes the source when the task runs: an object with the methods of `airflow_mq.adapters.Adapter`
-    :param most: stop after about this many messages (templated)
+    :param most: stop after about this many new messages (templated)
     :param batch: messages that are enqueued in one transaction
     :param weight: predicted cost of each message, `10m/1GiB` or `[milliseconds, bytes]` (templated)
     :param priority: `high` messages are serviced before `regular` ones (templated)

@@ -14,6 +14,9 @@ deleted, or kept in place with a receipt below `.received`. A file that can neve
 the others. A file that cannot be read now, for lack of permission or because of an error of the file itself, stays in
 place for a later run, and so do later files of its origin.
 
+A run that ends within a file that is read by lines, because of a full queue or `most`, notes the last stored line below
+`.received`. The next run continues after that line, even after the ring's `key_window`.
+
 Origins take turns, so that many files of one do not delay the single file of another. Within an origin, files are
 received in the order of their names. Folders more than 128 deep and paths of more than 4,096 bytes are left alone.
 

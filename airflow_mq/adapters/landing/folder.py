@@ -152,22 +152,16 @@ class LocalPlace(Place):
         where = self.move(found, RECEIVED)
         if where is None:
             return False
-        with suppress(FileNotFoundError), self._parent(where) as (folder, name):
-            os.unlink(name, dir_fd=folder)
+        self.remove(where)
         return True
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError), self._parent(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
     def ours(self, folder: str, path: str, suffix: str) -> str:
         parent, _, name = path.rpartition("/")
         return f"{folder}/{parent}{'/' if parent else ''}{shortened(name, suffix, LONGEST_NAME)}"
-
-    def has(self, path: str) -> bool:
-        try:
-            with self._parent(path) as (folder, name):
-                return _exists(name, folder)
-        except OSError as error:
-            if error.errno in _NOT_THERE:
-                return False
-            raise
 
     def note(self, path: str, text: str) -> None:
         with self._parent(path, make=True) as (folder, long):
@@ -175,6 +169,13 @@ class LocalPlace(Place):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             with os.fdopen(os.open(name, flags, 0o644, dir_fd=folder), "w", errors="backslashreplace") as file:
                 file.write(text)
+
+    def read(self, path: str) -> str:
+        note = self.find(path)
+        if note is None:
+            return ""
+        with self.open(note) as file:
+            return str(file.read(), errors="replace")
 
 
 def _found(path: str, about: os.stat_result) -> Found:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
+from zlib import crc32
 
 from .. import Changed
 from .place import Found
@@ -24,9 +25,16 @@ class Reading:
     origin: str
     offset: int = 0
     number: int = 0
+    #: Checksum of what was read.
+    check: int = 0
     #: The latest line; the next one shows whether it is the last of the file.
     waiting: Line | None = None
     is_done: bool = False
+    #: Marks of the last line that was fetched, that is stored in the queue, and that an earlier run noted. No line
+    #: counts as stored in a file that is put away or has another version now.
+    fetched: str = ""
+    stored: str | None = ""
+    noted: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class Line:
     start: int
     length: int
     data: bytes | None
+    #: Number of the line, and checksum of the file up to its end: names the line in a note.
+    mark: str = ""
 
     @property
     def unfit(self) -> str | None:
@@ -49,13 +59,15 @@ class Line:
 def read_lines(file: IO[bytes], reading: Reading) -> Iterator[Line]:
     """Yield the lines from where reading stopped, with at most `INLINE` bytes of one in memory."""
     while piece := file.readline(INLINE + 2):
-        start, reading.number = reading.offset, reading.number + 1
+        start, reading.number, reading.check = reading.offset, reading.number + 1, crc32(piece, reading.check)
         data, read, last = piece, len(piece), piece[-2:]
         while not piece.endswith(b"\n") and read <= LONGEST_LINE + 2 and (piece := file.readline(INLINE)):
             data, read, last = b"", read + len(piece), (last + piece)[-2:]
+            reading.check = crc32(piece, reading.check)
         reading.offset += read
         ends = _ending(last)
-        yield Line(reading.number, start, read - ends, data[: len(data) - ends] if len(data) == read else None)
+        content = data[: len(data) - ends] if len(data) == read else None
+        yield Line(reading.number, start, read - ends, content, f"{reading.number} {reading.check}")
 
 
 def _ending(last: bytes) -> int:

@@ -70,8 +70,12 @@ class Place(ABC):
         """Write a receipt or a note."""
 
     @abstractmethod
-    def has(self, path: str) -> bool:
-        """Return whether a receipt or a note exists."""
+    def read(self, path: str) -> str:
+        """Return the text of a receipt or a note; empty without one."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Remove a note."""
 
 
 class Unreachable:

@@ -82,14 +82,20 @@ class ObjectPlace(Place):
     def ours(self, folder: str, path: str, suffix: str) -> str:
         return shortened(f"{folder}/{path}", suffix, LONGEST_KEY - bytes_of(f"{self.prefix}/.why"))
 
-    def has(self, path: str) -> bool:
-        return bool(self.fs.exists(self._full(path)))
-
     def drop(self, found: Found) -> bool:
         return self._versions().delete(self._full(found.path), found.stamp)
 
     def note(self, path: str, text: str) -> None:
         self.fs.pipe_file(self._full(path), text.encode("utf-8", "backslashreplace"))
+
+    def read(self, path: str) -> str:
+        try:
+            return str(self.fs.cat_file(self._full(path)), errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def remove(self, path: str) -> None:
+        self.fs.rm_file(self._full(path))
 
     def _full(self, path: str) -> str:
         return f"{self.prefix}/{path}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from operator import attrgetter
 from typing import IO, TypedDict, cast
@@ -20,6 +20,8 @@ from .names import text_of
 from .place import RECEIVED, REFUSED, Found, Place
 
 MOVE, DELETE, KEEP = AFTER = "move", "delete", "keep"
+#: Folder and suffix of notes on the last stored line.
+NOTE = RECEIVED, ".part"
 #: An origin's turn ends after this many messages or bytes if other origins wait.
 TURN, TURN_BYTES = 500, 4 << 20
 #: Number of files in one listing; an origin's further files come with the next listing.
@@ -90,9 +92,11 @@ class Landing:
             raise InvalidInput(f"invalid after {after!r}: expected {' or '.join(map(repr, AFTER))}")
         self.settle = check_seconds(settle, "settle")
         self._source: Generator[Arrived, None, None] | None = None
-        #: File of each fetched message, and whether the file is stored completely once the message is.
-        self._of: dict[str, tuple[Found, bool]] = {}
-        #: Files that are not read again: they were refused, are left for a later run, or cannot be moved.
+        #: File of each fetched message, the marks of the line before it and of its own, and whether it is the last.
+        self._of: dict[str, tuple[Reading, str, str, bool]] = {}
+        #: Mark of the last line that the queue has stored, for each file that is read by lines and not put away.
+        self._begun: dict[Found, str] = {}
+        #: Files that are not read again in this run: they were refused, are left for a later run, or cannot be moved.
         self._done: set[str] = set()
         #: Origins of which nothing is taken in this run, so that their files need not be opened.
         self._full: set[str] = set()
@@ -106,7 +110,7 @@ class Landing:
     def fetch(self, most: int) -> Sequence[Arrived]:
         """Return the next messages, or none when all files were read. The call after that lists the place again."""
         if self._source is None:
-            self._source = self._arrivals()
+            self._done, self._full, self._source = set(), set(), self._arrivals()
         arrived: list[Arrived] = []
         size = 0
         while len(arrived) < most and size < BATCH_BYTES:
@@ -122,11 +126,16 @@ class Landing:
     def commit(self, arrived: Sequence[Arrived]) -> None:
         """Move or delete the files that the queue has stored completely."""
         for message in arrived:
-            found, is_last = self._of.pop(message.key)
-            if is_last and found.path not in self._done:
-                self._put_away(found)
+            reading, before, mark, is_last = self._of.pop(message.key)
+            if before != reading.stored:
+                continue  # A line before it is not stored.
+            if not is_last:
+                self._begun[reading.found] = reading.stored = mark
+            elif reading.found.path not in self._done:
+                self._put_away(reading)
 
-    def _put_away(self, found: Found) -> None:
+    def _put_away(self, reading: Reading) -> None:
+        found = reading.found
         try:
             is_away = self._out(found)
         except OSError as error:
@@ -134,6 +143,7 @@ class Landing:
             self._not_moved, self._why_not = self._not_moved + 1, self._why_not or f"{found.path!a}: {error}"
             log.error("%s is in the queue and cannot be moved out of the landing folder: %s", ascii(found.path), error)
             return
+        self._forget(reading)
         if not is_away:
             log.warning("%s changed after it was received; its new version will be received", ascii(found.path))
 
@@ -146,17 +156,27 @@ class Landing:
         self.place.note(self._receipt(found, RECEIVED), f"{text_of(found.path)}@{found.stamp}\n")
         return True
 
-    def _receipt(self, found: Found, folder: str) -> str:
-        """Return the path of the receipt for this version of a file."""
-        return self.place.ours(folder, found.path, f".{found.short}{'.why' if folder == REFUSED else ''}")
+    def _forget(self, reading: Reading) -> None:
+        """Note nothing of a file that is put away or has another version now, and remove the note."""
+        self._begun.pop(reading.found, None)
+        reading.stored = None
+        with suppress(OSError):  # Without the file, a note does no harm.
+            if reading.noted:
+                self.place.remove(self._receipt(reading.found, *NOTE))
+
+    def _receipt(self, found: Found, folder: str, suffix: str = "") -> str:
+        """Return the path of the receipt for this version of a file, or of the note on its last stored line."""
+        suffix = ".why" if folder == REFUSED else suffix
+        return self.place.ours(folder, found.path, f".{found.short}{suffix}")
 
     def _is_known(self, found: Found) -> bool:
         """Return whether a file that is kept in place was received or refused before."""
-        return any(self.place.has(self._receipt(found, folder)) for folder in (RECEIVED, REFUSED))
+        return any(self.place.read(self._receipt(found, folder)) for folder in (RECEIVED, REFUSED))
 
     def refuse(self, arrived: Arrived, why: str) -> None:
         """Move a file below `.refused`, with a note that states the reason."""
-        found, _ = self._of.pop(arrived.key)
+        reading, *_ = self._of.pop(arrived.key)
+        found = reading.found
         if found.path in self._done:
             return
         self._done.add(found.path)
@@ -166,20 +186,28 @@ class Landing:
                 self.place.note(self._receipt(found, REFUSED), note)
             elif (where := self.place.move(found, REFUSED)) is not None:
                 self.place.note(f"{where}.why", note)
+            self._forget(reading)
         except OSError as error:
             log.error("%s cannot be moved below %s: %s", ascii(found.path), REFUSED, error)
 
     def skip(self, arrived: Arrived, why: str) -> None:
         """Leave a file for a later run."""
-        found, _ = self._of.pop(arrived.key)
-        self._done.add(found.path)
+        reading, *_ = self._of.pop(arrived.key)
+        self._done.add(reading.found.path)
         self._full.add(arrived.origin)
 
     def close(self) -> None:
-        """Close a file that is being read by lines; raise `NotMoved` if received files could not be moved."""
+        """Note how far files were read by lines; raise `NotMoved` if received files could not be moved."""
         if self._source is not None:
             self._source.close()
         self._source = None
+        begun, self._begun = self._begun, {}
+        for found, mark in begun.items():
+            try:
+                self.place.note(self._receipt(found, *NOTE), mark)
+            except OSError as error:
+                # Keys know the lines for the ring's `key_window`.
+                log.warning("cannot note how far %s was received: %s", ascii(found.path), error)
         count, first = self._not_moved, self._why_not
         self._not_moved, self._why_not = 0, ""
         if count:
@@ -251,12 +279,13 @@ class Landing:
                         data = file.read()
                 yield self._arrived(reading, Line(0, 0, found.size, data), is_last=True)
         except (Changed, FileNotFoundError):
+            self._forget(reading)
             log.info("%s changed while it was read; it is left for the next run", ascii(found.path))
         except OSError as error:
             if not is_unreadable(error):
                 raise
             key = self._key(found)
-            self._of[key] = found, True
+            self._of[key] = reading, reading.fetched, "", True
             # Its content is this error: a receiver leaves the file for a later run, when it may be readable.
             yield Arrived(key, reading.origin, None, found.path, content=partial(_denied, error), size=1)
 
@@ -272,6 +301,8 @@ class Landing:
     def _lines(self, reading: Reading) -> Iterator[Arrived]:
         found = reading.found
         with self.place.open(found) as file, changed_meanwhile(lambda: self.place.is_same(found, file)):
+            if not reading.number:
+                self._resume(reading, file)
             file.seek(reading.offset)
             for line in () if reading.waiting and reading.waiting.unfit else read_lines(file, reading):
                 if found.path in self._done:
@@ -288,6 +319,14 @@ class Landing:
             reading.is_done = True
             yield self._arrived(reading, reading.waiting or Line(1, 0, 0, b""), is_last=True)
 
+    def _resume(self, reading: Reading, file: IO[bytes]) -> None:
+        """Go to the end of the line that an earlier run noted, unless the file has other content up to there."""
+        reading.noted = self.place.read(self._receipt(reading.found, *NOTE))
+        if reading.noted and any(line.mark == reading.noted for line in read_lines(file, reading)):
+            reading.fetched = reading.stored = reading.noted
+        else:
+            reading.offset = reading.number = reading.check = 0
+
     def _arrived(self, reading: Reading, line: Line, *, is_last: bool = False) -> Arrived:
         """Return a line of a file as a message, or with the number 0 the whole file.
 
@@ -296,7 +335,8 @@ class Landing:
         found = reading.found
         number = [str(line.number)] if line.number else []
         key = self._key(found, *number)
-        self._of[key] = found, is_last
+        self._of[key] = reading, reading.fetched, line.mark, is_last
+        reading.fetched = line.mark
         content = None if line.data is not None else partial(self._content, found, line.start, line.length)
         headers = {"path": text_of(found.path), **({"line": number[0]} if number else {})}
         return Arrived(

@@ -7,6 +7,7 @@ import os
 import socket
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,8 +235,9 @@ def test_a_file_that_cannot_be_moved(
     with pytest.raises(NotMoved, match=reason):
         receive(quick, folder.look())
     # A run that ends before the last file reports it when the source is closed.
+    folder.drop("acme/new", b"five")
     look = folder.look()
-    assert receive(quick, look, most=1) == Received(repeated=1)
+    assert receive(quick, look, most=1) == Received(1, 4, repeated=1)
     with pytest.raises(NotMoved, match=reason):
         look.close()
 
@@ -302,8 +304,6 @@ def test_a_path_that_no_header_holds(quick: MessageQueue, ground: Ground) -> Non
     arrivals = look._arrivals
 
     def wordy() -> Any:
-        from dataclasses import replace
-
         for one in arrivals():
             yield replace(one, headers={"path": "x" * 70_000}) if one.origin == "acme" else one
 
@@ -392,9 +392,11 @@ def test_a_folder_in_place_of_a_file_leaves_no_handle_open(folder: Ground) -> No
     (found,) = place.files(0)
     os.unlink(f"{folder.root}/acme/1")
     os.mkdir(f"{folder.root}/acme/1")
-    opened = len(os.listdir("/dev/fd"))
-    with pytest.raises(Changed):
-        place.open(found)
+    about, opened = os.stat(f"{folder.root}/acme/1"), len(os.listdir("/dev/fd"))
+    # Also if the folder was there when the listing asked for the size.
+    for identity in (found.identity, (about.st_ino, about.st_mtime_ns, about.st_size)):
+        with pytest.raises(Changed):
+            place.open(replace(found, identity=identity))
     assert len(os.listdir("/dev/fd")) == opened
 
 
@@ -414,6 +416,153 @@ def test_an_object_that_is_deleted_between_its_lookup_and_its_opening(
     monkeypatch.setattr(files, "open", gone)
     assert receive(quick, ground.look()) == Received(1, 3)
     files.rm(root, recursive=True)
+
+
+# -- files that are received by lines in several runs --
+
+
+def part(queue: MessageQueue, ground: Ground, **how: Any) -> Received:
+    """Receive lines in a run of its own."""
+    look = ground.look(lines=True)
+    try:
+        return receive(queue, look, **how)
+    finally:
+        look.close()
+
+
+def notes(ground: Ground) -> list[str]:
+    return [path for path in ground.left() if path.endswith(".part")]
+
+
+@pytest.fixture
+def hasty(quick: MessageQueue) -> MessageQueue:
+    """A queue whose keys end at once: the window passes between two runs."""
+    quick.admin.change_ring(key_window=0)
+    return quick
+
+
+@pytest.mark.parametrize("after", ["move", "delete", "keep"])
+def test_a_run_continues_after_the_last_stored_line(hasty: MessageQueue, ground: Ground, after: str) -> None:
+    ground.drop("acme/1", b"a\n\nb\r\n" + b"c" * 100_000 + b"\n\nd\ne\n\n")
+    ground.drop("birch/1", b"one\ntwo\n")
+    ground.drop("birch/unfinished.tmp", b"three")
+    done = []
+    for most, noted in ((1, 1), (2, 1), (1, 1), (1, 0), (2, 0)):
+        look = ground.look(lines=True, after=after)
+        done.append(receive(hasty, look, most=most))
+        look.close()
+        assert len(notes(ground)) == noted
+    assert [one.count for one in done] == [1, 2, 1, 1, 2] and sum(one.repeated for one in done) == 0
+    peeked = hasty.inspect.peek("acme")
+    assert [one.headers["line"] for one in peeked] == ["1", "3", "4", "6", "7"]
+    assert contents(hasty)["birch"] == [b"one", b"two"]
+    assert receive(hasty, ground.look(lines=True, after=after)) == Received() and notes(ground) == []
+
+
+@pytest.mark.parametrize("window", [0, 86_400])
+def test_a_queue_with_a_quota_receives_each_line_once(quick: MessageQueue, ground: Ground, window: float) -> None:
+    quick.admin.change_ring(key_window=window)
+    quick.admin.set_origin("acme", quota=200)
+    lines = [b"line %d" % number for number in range(20)]
+    ground.drop("acme/1", b"\n".join(lines))
+    ground.drop("acme/2", b"last")
+    seen, runs = list[bytes](), 0
+    while len(seen) < 21 and runs < 30:
+        assert part(quick, ground).repeated == 0
+        quick.service_queues(lambda delivery: seen.append(delivery.payload))
+        runs += 1
+    assert seen == [*lines, b"last"] and 5 < runs < 30
+    part(quick, ground)
+    assert all(path.startswith(".received/") for path in ground.left()) and notes(ground) == []
+
+
+def test_a_run_that_died_before_its_note_repeats_lines_by_key(quick: MessageQueue, ground: Ground) -> None:
+    ground.drop("acme/1", b"a\nb\nc\nd\ne\n")
+    assert part(quick, ground, most=1) == Received(1, 1)
+    # Not closed, as if it was killed: the note is that of the first run.
+    receive(quick, ground.look(lines=True), most=2)
+    assert part(quick, ground, most=1) == Received(1, 1, repeated=2)
+    assert part(quick, ground) == Received(1, 1)
+    assert contents(quick) == {"acme": [b"a", b"b", b"c", b"d", b"e"]} and notes(ground) == []
+
+
+def test_a_note_that_cannot_be_written_or_removed_is_no_error(
+    quick: MessageQueue, ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    ground.drop("acme/1", b"a\nb\nc\n")
+    look = ground.look(lines=True)
+    monkeypatch.setattr(look.place, "note", refused)
+    receive(quick, look, most=1)
+    look.close()
+    assert "cannot note how far 'acme/1' was received" in caplog.text and notes(ground) == []
+    assert part(quick, ground, most=1) == Received(1, 1, repeated=1)
+    look = ground.look(lines=True)
+    monkeypatch.setattr(look.place, "remove", refused)
+    assert receive(quick, look) == Received(1, 1) and len(notes(ground)) == 1
+
+
+def test_a_file_that_is_replaced_between_two_runs_is_received_from_its_first_line(
+    hasty: MessageQueue, ground: Ground
+) -> None:
+    ground.drop("acme/1", b"a\nb\nc\n")
+    assert part(hasty, ground, most=2).count == 2
+    ground.drop("acme/1", b"a\nb\nx\ny\n")
+    assert part(hasty, ground).count == 4
+    assert contents(hasty) == {"acme": [b"a", b"b", b"a", b"b", b"x", b"y"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "added"), [(b"A\nb\nd\n", [b"A", b"d"]), (b"a\nb\nC\n", [b"C"]), (b"ab\nabc", [b"ab", b"abc"])]
+)
+def test_a_file_that_is_replaced_under_its_time_and_size_loses_no_line(
+    quick: MessageQueue, folder: Ground, data: bytes, added: list[bytes]
+) -> None:
+    for content, most in ((b"a\nb\nc\n", 2), (data, 9)):
+        folder.drop("acme/1", content)
+        os.utime(f"{folder.root}/acme/1", ns=(10**18, 10**18))
+        part(quick, folder, most=most)
+    assert contents(quick) == {"acme": [b"a", b"b", *added]}
+
+
+def test_a_file_that_is_replaced_during_a_run_leaves_no_note(hasty: MessageQueue, ground: Ground) -> None:
+    ground.drop("acme/1", b"a\nb\nc\nd\n")
+    assert part(hasty, ground, most=1).count == 1 and len(notes(ground)) == 1
+    look = ground.look(lines=True)
+    commit = look.commit
+
+    def replacing(arrived: Any) -> None:
+        commit(arrived)
+        ground.drop("acme/1", b"new\n")
+
+    look.commit = replacing  # type: ignore[method-assign]
+    # Lines that were read before are received.
+    assert receive(hasty, look, batch=1).count == 2
+    look.close()
+    assert notes(ground) == []
+    assert part(hasty, ground).count == 1
+    assert contents(hasty) == {"acme": [b"a", b"b", b"c", b"new"]}
+    # Likewise if lines are committed only after that.
+    ground.drop("acme/2", b"a\nb\nc\n")
+    look = ground.look(lines=True)
+    arrived = list(look.fetch(1))
+    ground.drop("acme/2", b"x\n")
+    look.commit([*arrived, *look.fetch(9)])
+    look.close()
+    assert notes(ground) == [] and "acme/2" in ground.left()
+
+
+def test_a_file_with_a_line_that_was_not_stored_is_not_put_away(hasty: MessageQueue, ground: Ground) -> None:
+    ground.drop("acme/1", b"a\nb\nc\nd\n")
+    look = ground.look(lines=True)
+    look.commit(look.fetch(1))
+    look.fetch(1)  # The receiver failed.
+    look.commit(look.fetch(9))
+    look.close()
+    assert "acme/1" in ground.left()
+    assert part(hasty, ground) == Received(3, 3)
 
 
 def test_a_turn_that_ends_before_a_line_that_is_too_long(
@@ -477,7 +626,7 @@ def test_a_file_whose_receipt_may_not_be_looked_up_stays(
 
     folder.drop("acme/1", b"one")
     with monkeypatch.context() as patch:
-        patch.setattr(LocalPlace, "has", refused)
+        patch.setattr(LocalPlace, "read", refused)
         assert receive(quick, folder.look(after="keep", lines=lines)) == Received(left=1, unreadable=1)
     assert receive(quick, folder.look(after="keep", lines=lines)) == Received(1, 3)
 

@@ -120,3 +120,22 @@ def test_a_folder_uploads_little_for_a_full_queue(
     assert receive(queue, with_source, batch=2).left == 12
     assert len(uploaded) == 2
     with_source.close()
+
+
+def test_a_landing_that_is_used_for_further_runs_leaves_nothing_out(queue: MessageQueue, tmp_path: Path) -> None:
+    def drop(name: str, data: bytes) -> None:
+        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "a" / name).write_bytes(data)
+
+    queue.admin.set_origin("a", quota=92)
+    for name, size in (("0", 0), ("1", 6), ("2", 6), ("3", 2)):
+        drop(name, name.encode() * size)
+    source, seen = LandingFolder(tmp_path, "{origin}/*", settle=0), list[bytes]()
+    for name in ("4", "5", "0"):
+        receive(queue, source)
+        seen += [data[:1] for _, data in drained(queue)]
+        drop(name, name.encode())
+    # No newer file passed those that were left, and a corrected one is no longer refused.
+    receive(queue, source)
+    seen += [data[:1] for _, data in drained(queue)]
+    assert seen == [b"1", b"2", b"3", b"4", b"5", b"0"]
