@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Callable
 
+from airflow_mq.cli.command import UsageError
 from airflow_mq.cli.ndjson import Lines
 from airflow_mq.engine.queue.sending.packing import PackedCall
 from airflow_mq.engine.rules.config import MOST_HEADERS, RingConfig
@@ -96,14 +97,14 @@ def check_permit(data: bytes) -> None:
 
 def check_ndjson(data: bytes) -> None:
     """Read lines of JSON; each accepted message reads the same from the line that it makes."""
-    lines = Lines(data.splitlines(keepends=True), 1 << 20, "acme")
+    lines = Lines(data.splitlines(keepends=True), RingConfig(), "acme")
     try:
-        pairs = attempt(lambda: list(lines.pairs()), InvalidInput)
+        pairs = attempt(lambda: list(lines.pairs()), UsageError)
     except Exception as error:
         _check_without_payload(str(error), data)
         raise
     for origin, message in pairs:
-        assert list(Lines([_line(origin, message)], 1 << 20).pairs()) == [(origin, message)]
+        assert list(Lines([_line(origin, message)], RingConfig()).pairs()) == [(origin, message)]
 
 
 def _check_without_payload(text: str, data: bytes) -> None:
@@ -188,7 +189,7 @@ TARGETS = (
         (b"\x0bacme|acme/*\7acme/eu", b"\6[a-c]?\2bx", b"\4[!a]\1b\1", b"\x09*a*a*a*b*\x08aaaaaaaa"),
     ),
     Target(
-        "ndjson", ("airflow_mq.cli.ndjson", *MESSAGE), "InvalidInput, without the payload",
+        "ndjson", ("airflow_mq.cli.ndjson", *MESSAGE), "UsageError, without the payload",
         "an accepted message is read again as it was", check_ndjson,
         (
             b'{"payload":"an order"}\n\n{"origin":"bolt","payload_base64":"AP8=","key":"k","weight":[1,2]}\n',
