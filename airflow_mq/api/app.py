@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp
 
 from airflow_mq import __version__
@@ -174,4 +175,6 @@ async def _not_understood(request: Request, error: Exception) -> JSONResponse:
 async def _went_wrong(request: Request, error: Exception) -> JSONResponse:
     """Respond to an internal error; the details go to the log."""
     log.error("A request to %s failed.", request.url.path, exc_info=error)
+    if isinstance(error, SQLAlchemyError):
+        return JSONResponse({"detail": "Airflow's database reported an error: try again"}, 503)
     return JSONResponse({"detail": "internal error: see the API server's log"}, 500)

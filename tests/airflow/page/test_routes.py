@@ -781,6 +781,10 @@ def test_a_connection_that_airflow_cannot_read_is_not_unknown(
     monkeypatch.setattr(f"airflow_mq.api.stores.{failing}", fail)
     answer = ask("viewer", "GET", "/api/v1/stores/mq_stored/rings/full/queue?origin=a")
     assert answer.status_code == 503 and "try again" in answer.json()["detail"] and "SELECT" not in answer.text
+    if failing == "_stored":
+        for path in ("/api/v1/stores", "/api/v1/me?conn_id=mq_stored"):
+            answer = ask("viewer", "GET", path)
+            assert answer.status_code == 503 and "SELECT" not in answer.text
 
 
 def known_to_airflow(folder: Path, text: str) -> None:
