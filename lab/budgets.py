@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_915),
     "lines of the engine": Budget(28_471, 19_500),
     "lines of the command line": Budget(5_903),
-    "lines of the package": Budget(51_783, 38_000),
+    "lines of the package": Budget(51_786, 38_000),
     "lines of SQL without migrations": Budget(1_872, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
