@@ -349,8 +349,8 @@ class Batching(InPlace):
         except BaseException:
             ladder.refund(total)
             raise
-        if answers and working_set.traces:
-            answers = [going_on(outcome, headers) for outcome, headers in zip(answers, batch.headers)]
+        if answers and working_set.traces and (headers := batch.headers):
+            answers = list(map(going_on, answers, headers))
         working_set.post_all(sent)
         if answers is None:
             record_done(ladder.working_set, book, page, first, weights)
@@ -395,7 +395,7 @@ class Batching(InPlace):
     ) -> tuple[int, PageStatus | None]:
         working_set, processed, stopped = ladder.working_set, 0, False
         first = page.first_index
-        for item, (outcome, weight) in enumerate(zip(answers, weights), start=first):
+        for item, (outcome, weight) in enumerate(zip(answers, weights, strict=True), start=first):
             waits_aside = isinstance(outcome, Yield) and working_set.puts_off(book)
             if stopped and isinstance(outcome, (Yield, Overweight)) and not waits_aside:
                 # The visit paid for it, and no attempt counts.

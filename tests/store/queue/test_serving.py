@@ -385,6 +385,23 @@ def test_batch_processor_answers_each_message(queue: MessageQueue) -> None:
     assert queue.footprints() == []
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_traced_batch_without_headers_is_processed_once(queue: MessageQueue, typed: bool) -> None:
+    queue.enqueue_messages("acme", [b"1", b"2"])
+    calls: list[int] = []
+
+    def process(batch: Any) -> Any:
+        calls.append(len(batch))
+        return [Done()] * len(batch)
+
+    traced = MessageQueue(queue.store, queue.ring, traces=True)
+    if typed:
+        result = traced.typed(int).service_batches(process, "acme", limit=Weight(1_000, 1 << 30))
+    else:
+        result = traced.service_queues(batch_processor(process), Weight(1_000, 1 << 30))
+    assert (result.processed, calls) == (2, [2])
+
+
 def test_yield_in_a_batch_requeues_its_message(queue: MessageQueue) -> None:
     queue.enqueue_messages("acme", [b"a", b"b", b"c"])
     queue.service_queues(
