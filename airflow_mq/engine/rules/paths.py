@@ -195,9 +195,12 @@ class PathRounds(Rounds):
             return
         meter, stopped = Meter(least), []
         while member.state is State.OPEN:
-            queue = self.tree.first_queue(member)
-            if queue is None:
-                break
+            queue = self.tree.first_below(member)
+            if queue.is_group:
+                # Its queues wait; others below the member may have messages that fit.
+                queue.wait()
+                stopped.append(queue)
+                continue
             book, turn = self._load(queue), self._turn(queue, ANY)
             turn.meters = (meter, *turn.meters)
             self._visit(queue, book, turn, charged=False)

@@ -243,22 +243,18 @@ class Tree:
 
     def next(self) -> Member | None:
         """Return the queue whose turn is next: from the top, always the member with the largest deficit."""
-        member = self.root
+        member = self.first_below(self.root)
         while member.is_group:
-            below = self.first(member)
-            if below is not None:
-                member = below
-            elif member.parent is None:
+            if member.parent is None:
                 return None
-            else:
-                member.wait()
-                member = member.parent
+            member.wait()
+            member = self.first_below(member.parent)
         return member
 
-    def first_queue(self, member: Member | None) -> Member | None:
-        """Return the queue below this member whose turn is next, if there is one."""
-        while member is not None and member.is_group:
-            member = self.first(member)
+    def first_below(self, member: Member) -> Member:
+        """Return the queue below this member whose turn is next, or the group that has none on the way there."""
+        while member.is_group and (below := self.first(member)) is not None:
+            member = below
         return member
 
     def allowance(self, queue: Member, quantum: int) -> int:
@@ -279,10 +275,6 @@ class Tree:
             heappop(heap)
         heappush(heap, own)
         return None if turn is None else -turn[0]
-
-    def waiting(self) -> Iterable[str]:
-        """Return the names of all ready queues."""
-        return self._line
 
     def unmet(self) -> Iterator[str]:
         """Yield the queues without a turn so far that this walk services, and whose groups may have one."""

@@ -146,6 +146,20 @@ def test_least_and_most_bound_a_group(store_uri: str) -> None:
         assert (aside.address.origin, aside.limit) == ("capped/heavy", Weight(4, 4))
 
 
+def test_a_least_goes_on_behind_a_subgroup_at_its_most(store_uri: str) -> None:
+    with tree(store_uri) as queue:
+        queue.admin.set_origin("sure", least=Weight(10, 10))
+        queue.admin.set_origin("sure/a", most=Weight(2, 2))
+        send(queue, "sure/a/x", 100)
+        send(queue, "sure/b/y", 200)
+        for number in range(9):
+            send(queue, f"other-{number}/q", 100)
+        got = run_blocks(queue, 10)
+        assert all(sum(block.values()) == 20 for block in got.blocks)
+        assert all(block.get("sure/a/x", 0) <= 2 for block in got.blocks)
+        assert all(sum(block.get(f"sure/{name}", 0) for name in ("a/x", "b/y")) >= 10 for block in got.blocks)
+
+
 def test_large_message_beside_small_siblings_starts_in_its_turn(store_uri: str) -> None:
     """Small messages do not overtake a large one forever."""
     with tree(store_uri) as queue:
