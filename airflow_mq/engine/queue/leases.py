@@ -59,8 +59,7 @@ class View:
                         # A block that is past its deadline: settling it carries the decisions out.
                         decided = new_block(session, unit, None, 0.0, now, decisions, ZERO, ZERO, details)
                     if claim is not None:
-                        lease = working_set.config.lease if self._lease is None else self._lease
-                        row = new_block(session, unit, None, lease, now, [claim], claim.planned, ZERO, details)
+                        row = new_block(session, unit, None, self._lease, now, [claim], claim.planned, ZERO, details)
                         address = address_of([claim])
                         assert address is not None
                         secret = bytes(row.token).hex()

@@ -98,7 +98,8 @@ class Service:
     ) -> None:  # fmt: skip
         self.session, self.processor, self.progress, self.seed = session, processor, progress, seed
         self.lease = service_lease(session) if kept is None else kept
-        self.meter, self.patterns = Meter(limit_of(session.config, limit)), OriginPatterns.of(origins)
+        #: The first working set, whose settings are the newest, sets the limit of the meter.
+        self.meter, self.limit, self.patterns = Meter(ZERO), limit, OriginPatterns.of(origins)
         self.server = server_record(server, session.actor, limit, self.patterns)
         self.slice_messages, self.slice_seconds = slice_messages, slice_seconds
         room = RoomForSent(session, lambda: self.working_set.changes.posted)
@@ -166,6 +167,7 @@ class Service:
         """Begin a working set that reads through a unit."""
         options = LoadOptions(with_payloads=True, looks_once=self.lease.keeps)
         working_set = self.working_set = self.session.working_set(unit, locked, options)
+        self.limit = self.meter.limit = limit_of(working_set.config, self.limit)
         self.cache = working_set.loader.payloads.cache
         if self.session.listeners:
             working_set.loader.inboxes.cut_everything()

@@ -326,7 +326,7 @@ class SetAsides:
         check_text(why, "a reason")
         result, actor = Judgement(), self.session.actor
         how = {"weigh": weigh, "forget_attempts": forget_attempts or "error" in wanted}
-        with self.store.loose() as unit:
+        with self.session.snapshot(stored=True) as (unit, _):
             limits = self._limits(unit, limit)
 
         def requeue(working_set: StoredSet, message: SetAside) -> None:
@@ -375,6 +375,7 @@ class SetAsides:
 
     def expire(self) -> int:
         """Apply the ring's policies `discard_unreadable` and `set_aside_expires`; return the number of deletions."""
+        self.session.reread_config()
         config, count = self.session.config, 0
         if config.discard_unreadable:
             why = "set aside after too many attempts"
@@ -388,11 +389,12 @@ class SetAsides:
     def cull(self, why: str = "more stale pages than the ring keeps") -> int:
         """Delete all pages that are old enough to be culled, with their messages; return the number of pages."""
         check_text(why, "a reason")
-        reaped, origin, page, most = 0, "", 0, self.session.config.max_stale
+        reaped, origin, page = 0, "", 0
         while True:
             with self.session.snapshot() as (unit, working_set):
                 rows = unit.pages.with_set_aside(self.ring_id, origin, page, AT_ONCE)
                 working_set.loader.load_books([row.origin for row in rows])
+                most = working_set.config.max_stale
                 stale = [row for row in rows if row.page < rules.watermark(working_set.book(row.origin), most)]
             if not rows:
                 return reaped

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
 
-from airflow_mq import Message, MessageQueue, RingConfig
+from airflow_mq import Message, MessageQueue, RingConfig, Weight
 from airflow_mq.engine.queue import session
 from airflow_mq.engine.rules.working_set import WorkingSet
 from airflow_mq.engine.store import parse, upgrade
@@ -169,6 +170,53 @@ def test_open_sessions_of_senders_read_settings_again(
     with pytest.raises(TooManyOrigins):
         sender.enqueue_messages("b", [Message(b"x", "key")])
     assert queue.service_queues(lambda delivery: None).processed == 2
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+def test_an_open_session_plans_and_services_by_changed_settings(
+    queues: tuple[MessageQueue, MessageQueue], weighed: bool
+) -> None:
+    queue, other = queues
+    queue.enqueue_messages("a", [b"x"] * 20)
+    other.admin.change_ring(service_weight=Weight(2, 1 << 20), lease=70.0)
+    weigher = (lambda origin, payloads: [Weight(1, 1)] * len(payloads)) if weighed else None
+    block = queue.blocks.plan(weigher=weigher)
+    assert (block.limit.time, block.lease, block.messages) == (2, 70.0, 2)
+    queue.blocks.report(block, [batch.answer() for batch in block.batches()])
+    queue.blocks.settle(block)
+
+    other.admin.change_ring(service_weight=Weight(3, 1 << 20))
+    assert queue.service_queues(lambda delivery: None).processed == 3
+
+    queue.enqueue_message("b", b"heavy", weight=Weight(9, 1))
+    queue.service_queues(lambda delivery: None)
+    (aside,) = queue.set_aside.list()
+    other.admin.change_ring(lease=80.0)
+    block = queue.blocks.plan_overweight(aside.address, Weight(10, 1 << 20))
+    assert block.lease == 80.0
+    queue.blocks.release(block)
+
+
+def test_an_open_session_decides_by_changed_settings(queues: tuple[MessageQueue, MessageQueue]) -> None:
+    queue, other = queues
+    # Each message has a page of its own.
+    queue.enqueue_messages("a", [b"x" * (SMALL - 20)] * 3, weight=Weight(10**9, 1))
+    queue.service_queues(lambda delivery: None)
+    assert queue.set_aside.cull() == 0
+    other.admin.change_ring(max_stale=1)
+    assert queue.set_aside.cull() == 2
+    other.admin.change_ring(set_aside_expires=0.01)
+    time.sleep(0.05)
+    assert queue.set_aside.expire() == 1
+
+
+def test_an_open_session_requeues_by_changed_settings(queues: tuple[MessageQueue, MessageQueue]) -> None:
+    queue, other = queues
+    queue.admin.change_ring(set_aside_above="block", service_weight=Weight(5, 1 << 20))
+    queue.enqueue_message("a", b"x", weight=Weight(9, 1))
+    queue.service_queues(lambda delivery: None)
+    other.admin.change_ring(service_weight=Weight(10, 1 << 20))
+    assert len(queue.set_aside.requeue_all().moved) == 1
 
 
 def test_settings_that_were_read_lately_take_no_statement(queues: tuple[MessageQueue, MessageQueue]) -> None:

@@ -77,7 +77,7 @@ class Blocks:
             (`Inspect.fits`).
         """
         self.session.refuse_nested()
-        seconds = self.session.config.lease if lease is None else check_seconds(lease, "lease")
+        seconds = None if lease is None else check_seconds(lease, "lease")
         patterns = OriginPatterns.of(origins)
         if key is not None:
             check_key(key)
@@ -229,7 +229,7 @@ class Blocks:
         """Claim one set-aside message for execution by a block of its own."""
         check_address(address)
         limit = Weight.of(limit)
-        seconds = self.session.config.lease if lease is None else check_seconds(lease, "lease")
+        seconds = None if lease is None else check_seconds(lease, "lease")
         if key is not None:
             # A repeated execution begins anew.
             self.release_dead()

@@ -37,7 +37,7 @@ class Planner:
     """One plan: a walk that weighs and claims messages, then one short write."""
 
     def __init__(
-        self, session: RingSession, key: str | None, limit: Weight | None, lease: float,
+        self, session: RingSession, key: str | None, limit: Weight | None, lease: float | None,
         weigher: WeighPayloads | None, seed: bytes | None, server: str | None = None,
         patterns: OriginPatterns | None = None, reports_begin: bool = False,
         processor_of: Callable[[str], str] | None = None,
@@ -48,7 +48,8 @@ class Planner:
         self.server = server_record(server, session.actor, limit, patterns)
         #: Parts of a block that high messages owe to regular ones; None until it is read.
         self.debt: int | None = None
-        self.meter = Meter(limit_of(session.config, limit))
+        #: The first walk, whose settings are the newest, sets the limit of the meter.
+        self.meter, self.limit = Meter(ZERO), limit
         self.ledger = Ledger()
         self.walks = Walks(self.ledger, seed)
 
@@ -89,6 +90,7 @@ class Planner:
     def walk(self, working_set: StoredSet, unit: Unit) -> None:
         """Claim what fits, in the ring's order."""
         config = working_set.config
+        self.limit = self.meter.limit = limit_of(config, self.limit)
         if self.patterns is not None:
             if config.high and self.debt is None:
                 # The one that the latest block of this server recorded.
@@ -143,7 +145,7 @@ def new_block(
     session: RingSession,
     unit: Unit,
     key: str | None,
-    lease: float,
+    lease: float | None,
     now: int,
     claims: Sequence[Claim],
     limit: Weight,
@@ -153,6 +155,7 @@ def new_block(
     by_hand: bool = False,
 ) -> BlockRow:
     """Store a block that begins now, and its claims in the order of the visits."""
+    lease = session.config.lease if lease is None else lease
     token, id_ = secrets.token_bytes(16), unit.fresh_ids(1)[0]
     number = unit.blocks.next_number(session.ring_id, id_)
     stored = {
