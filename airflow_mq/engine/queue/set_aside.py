@@ -16,7 +16,7 @@ from ...words import many
 from ..rules import overweight as rules
 from ..rules.changes import Aside
 from ..rules.claims import Scales
-from ..rules.errors import InFlight, InvalidInput, QueuePaused, Refused
+from ..rules.errors import InFlight, InvalidInput, NoPage, NotReapable, QueuePaused, Refused
 from ..rules.events import Fate, decided
 from ..rules.filters import FILTERS, Filters, Selection, checked, least_age
 from ..rules.judging import ATTEMPTS, SIZE, SWEPT
@@ -404,7 +404,7 @@ class SetAsides:
                         refuse_claimed_page(unit, self.ring_id, row.origin, row.page)
                         rules.reap_page(working_set, row.origin, row.page, why, self.session.actor)
                     reaped += 1
-                except Refused:
+                except (NotReapable, NoPage, InFlight):
                     continue
             origin, page = rows[-1].origin, rows[-1].page + 1
 

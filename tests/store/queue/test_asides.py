@@ -21,8 +21,10 @@ from airflow_mq import (
 )
 from airflow_mq.engine.queue import set_aside
 from airflow_mq.engine.queue.holding import Hold
+from airflow_mq.engine.queue.service import service_lease
 from airflow_mq.engine.rules.errors import (
     AlreadyProcessed,
+    Busy,
     ConfigRefused,
     InFlight,
     InvalidInput,
@@ -394,6 +396,18 @@ def test_cull_records_discarded_messages(make_queue: Maker) -> None:
     assert [(event.id, event.actor) for event in events] == [
         (message_id(b"abcd"), "tester"), (message_id(b"efgh"), "tester")
     ]  # fmt: skip
+
+
+def test_culling_behind_another_holder_of_the_ring_is_refused(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", heap_size=10, max_stale=1)
+    queue.enqueue_messages("acme", [b"abcd", b"efgh", b"ijkl"], weight=HEAVY)
+    serve(queue)
+    other = make_queue(patience=0.1)
+    with service_lease(queue.session) as lease:
+        lease.take()
+        with pytest.raises(Busy):
+            other.set_aside.cull()
+    assert other.set_aside.cull() == 2
 
 
 # Thresholds.
