@@ -461,6 +461,31 @@ def test_peek_changes_nothing(queue: MessageQueue) -> None:
     assert len(serve(queue)) == 50
 
 
+def test_peek_and_waiting_reach_behind_messages_of_other_states(queue: MessageQueue) -> None:
+    queue.enqueue_messages("acme", [b"x"] * 100, weight=HEAVY)
+    serve(queue)
+    sent = [b"%d" % number for number in range(50)]
+    for payload in sent:
+        queue.enqueue_message("acme", payload)
+
+    def waiting(limit: int) -> list[bytes]:
+        return [payload for batch in queue.inspect.waiting("acme", limit=limit) for payload in batch.payloads]
+
+    assert [message.payload for message in queue.inspect.peek("acme", limit=20)] == waiting(20) == sent[:20]
+    block = queue.blocks.plan(limit=Weight(30, 1 << 20))
+    assert block.messages == 30 and waiting(5) == sent[30:35]
+
+
+def test_peek_reads_a_page_that_is_not_cut_yet(make_queue: Maker) -> None:
+    queue = make_queue(order="rotation", heap_size=100)
+    sent = [b"%02d" % number for number in range(40)]
+    for payload in sent:
+        queue.enqueue_message("acme", payload)
+    pages = [[message.payload for message in queue.inspect.peek("acme", page=page)] for page in range(4)]
+    assert pages == [sent[:14], sent[14:28], sent[28:], []]
+    assert [message.payload for message in queue.inspect.peek("acme", page=2, limit=1)] == sent[28:29]
+
+
 def test_events_are_filtered(queue: MessageQueue) -> None:
     queue.enqueue_messages([("acme", b"a"), ("globex", b"b"), ("acme", b"c")])
     queue.enqueue_message("acme", b"heavy", weight=HEAVY)

@@ -10,7 +10,7 @@ from ...rules.claims import Claim
 from ...rules.message import PLAIN, Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
 from ...store.blocks import ClaimRow
-from ...store.rows import PLANNED, BlockRow
+from ...store.rows import LATEST, PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
 from ..batches import PageRuns, grouped, load_batches
@@ -76,8 +76,10 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
     """Yield the first unprocessed messages of a book, or of one of its pages."""
     book = working_set.book(name)
     working_set.loader.pages.look_far(name)
-    while working_set.pull(book) and (page is None or book.end <= page) and book.message_count < 4 * limit:
-        pass
+    if page is None:
+        working_set.pull_some(book, limit)
+    else:
+        page_at(working_set, Address(name, page, LATEST))
     claimed, reported = in_flight(unit, working_set, name)
     for stored in working_set.window(book) if page is None else filter(None, [working_set.page(name, page)]):
         if limit <= 0:
@@ -124,8 +126,7 @@ def _waiting_runs(
     """Yield the ranges of the first waiting messages of a book, page by page."""
     book = working_set.book(name)
     working_set.loader.pages.look_far(name)
-    while working_set.pull(book) and book.message_count < 4 * limit:
-        pass
+    working_set.pull_some(book, limit + len(claimed))
     for page in working_set.window(book):
         if limit <= 0:
             return
