@@ -76,6 +76,12 @@ _DETAILS = {
 _PATTERNS = {fate: re.compile(f"(?s){pattern}") for fate, pattern in _DETAILS.items()}
 
 
+def returned(why: str) -> str:
+    """Return the detail of a message that returned, whose reason reads as nothing else."""
+    found = _PATTERNS[Fate.RETURNED].fullmatch(why)
+    return f"{why}." if found and any(found.group("page", "last_page")) else why
+
+
 def decided(why: str, actor: str) -> str:
     """Return the detail of a decision."""
     return f"{why} ({actor.replace('(', '[').replace(')', ']')})"

@@ -15,7 +15,7 @@ from .book import BACKOFF, BUDGET, Book
 from .budget import Bucket
 from .changes import Aside
 from .charging import Charge, charge_of, charge_of_run, excess
-from .events import WRONG, EventRun, Fate, with_error, with_wait
+from .events import WRONG, EventRun, Fate, returned, with_error, with_wait
 from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
 from .message import message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Unreadable, Yield
@@ -488,4 +488,4 @@ def return_message(
 def record_returned(working_set: WorkingSet, book: Book, page: Page, item: int, why: str) -> None:
     """Record that a message was tried without an outcome and requeued."""
     id_ = working_set.id_of(book.origin, page, item)
-    working_set.emit(Fate.RETURNED, book.origin, page.index, item, id_, detail=shortened(why))
+    working_set.emit(Fate.RETURNED, book.origin, page.index, item, id_, detail=returned(shortened(why)))

@@ -11,6 +11,7 @@ import pytest
 from airflow_mq import Address, BadFormat, Done, MessageQueue, Overweight, Weight, Yield
 from airflow_mq.engine.queue.inspect.history import History
 from airflow_mq.engine.queue.sending.inline import Inline
+from airflow_mq.engine.rules import service
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.message import message_id
 from tests.store.queue.callers import Caller
@@ -203,6 +204,24 @@ def test_history_names_the_last_error_of_an_exhausted_message(make_queue: Maker)
         "set aside",
         "it was tried without an outcome, and is not tried again; the last error: ValueError",
     )
+
+
+@pytest.mark.parametrize("reason", ["waits aside for 5 s, joins again behind 0:0", "no; untried behind it up to 9:9"])
+def test_a_reason_in_the_words_of_the_queue_is_a_reason(queue: MessageQueue, reason: str) -> None:
+    queue.enqueue_message("acme", b"a")
+    block_of(queue, Yield(reason))
+    (event,) = queue.inspect.events(name="Returned")
+    assert (event.wait, event.untried_up_to, event.why) == (None, None, f"{reason}.")
+    queue.enqueue_message("acme", b"b")
+    assert steps_of(queue.inspect.history(Address("acme", 0, 1))) == ["enqueued"]
+
+
+def test_history_of_a_message_ends_if_its_wait_leads_back(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "returned", lambda why: why)
+    queue.enqueue_messages("acme", [b"a", b"b"])
+    block_of(queue, Done(), Yield("waits aside for 5 s, joins again behind 0:0"))
+    history = queue.inspect.history(Address("acme", 0, 1))
+    assert (history.addresses, steps_of(history)) == ([Address("acme", 0, 1)], ["enqueued", "planned", "returned"])
 
 
 def test_history_by_id_covers_repeated_payloads(queue: MessageQueue) -> None:

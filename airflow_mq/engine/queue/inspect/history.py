@@ -199,7 +199,8 @@ class _Reader:
                     seen[id_].append((run.page, at))
         taken = set(links.values())
         for event in waits:
-            behind = event.wait.behind if event.wait else ()
+            # Forward only, so that no link closes a circle.
+            behind = max(event.wait.behind, (event.page, event.index)) if event.wait else ()
             fresh = [place for place in seen[event.id] if place > behind and place not in taken]
             if fresh:
                 links[event.page, event.index] = min(fresh)
