@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_mq import Message, MessageQueue, RingConfig, Weight
+from airflow_mq.engine.queue.blocks.block import VIEWED
+from airflow_mq.engine.queue.blocks.plan import new_block
 from airflow_mq.engine.queue.inspect import explain, queues
+from airflow_mq.engine.rules.claims import Claim, ClaimRun
 from airflow_mq.engine.rules.priority import book_name
 from airflow_mq.engine.store import books, parse, upgrade
 from tests.store.queue.conftest import Maker
@@ -200,3 +203,20 @@ def test_a_relaxed_queue_is_not_skipped_for_messages_in_flight(make_queue: Maker
     assert (state.skipped, state.in_flight) == (skipped, 5)
     taken = queue.inspect.dry_run().queue("acme").messages
     assert (taken > 0) is (state.skipped == "")
+
+
+def test_totals_count_every_leased_message(make_queue: Maker) -> None:
+    queue, leased = make_queue(ordered=False), 1_001
+    queue.enqueue_message("first", b"x")
+    queue.blocks.plan(server="a DAG")
+    queue.enqueue_messages("acme", [b"x"] * leased)
+    # As a view leases them, in one transaction.
+    with queue.session.hold.transaction(planning=True) as (unit, working_set):
+        for index in range(leased):
+            claim = Claim("acme", [ClaimRun(0, index, 1)], Weight(1, 1), ordered=False)
+            new_block(queue.session, unit, None, None, working_set.now, [claim], claim.planned, details={"order": VIEWED})
+
+    backlog = queue.inspect.backlog()
+    assert (backlog.messages, backlog.in_flight, backlog.waiting) == (leased + 1, leased + 1, 0)
+    assert queue.inspect.ring().in_flight == leased + 1
+    assert [server.name for server in queue.inspect.servicing().live] == ["a DAG"]

@@ -306,9 +306,9 @@ def _front(working_set: StoredSet, book: Book, page: Page) -> tuple[int, Weight 
     return page.note(item).attempts, None if bounds.exceeded(weight, page.extent(item)) else weight
 
 
-def live_blocks(unit: Unit, ring: int) -> list[Block]:
-    """Return live blocks, latest first."""
-    return [block_of(row) for row in unit.blocks.latest(ring, PLANNED, limit=1_000)]
+def live_blocks(unit: Unit, ring: int) -> Iterator[Block]:
+    """Return live blocks, latest first: each leased message is one of them."""
+    return map(block_of, unit.blocks.latest(ring, PLANNED))
 
 
 def depths_of(unit: Unit, working_set: StoredSet) -> Iterator[QueueDepth]:

@@ -93,7 +93,7 @@ class Servicing:
 
         :param is_dag_paused: returns whether the DAG of a server is paused; None if that is unknown
         """
-        live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED, limit=_PLANS) if row.deadline > now]
+        live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED) if row.deadline > now]
         state, servers = unit.rings.state(ring), servers_of(unit, ring)
         return cls(
             now=moment(now),
