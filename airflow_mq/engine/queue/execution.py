@@ -8,7 +8,7 @@ from ..rules import overweight as rules
 from ..rules.claims import Scales
 from ..rules.errors import InFlight, InsufficientWeight, NotFound, Refused, TemporarilyUnprocessable
 from ..rules.message import Address, check_address
-from ..rules.outcome import Outcome, Overweight
+from ..rules.outcome import Outcome, Overweight, StackLimitReached
 from ..rules.page import Page
 from ..rules.weight import ZERO, Meter, Weight
 from ..store.working_set import LoadOptions, StoredSet
@@ -57,7 +57,8 @@ def _execute(
             refuse_claimed_by_hand(unit, session.ring_id, [address])
             outcome = _run(session, working_set, processor, address, page, meter)
             book, page = rules.find_set_aside(working_set, address)
-            working_set.spend(working_set.buckets_of(book), meter.consumed)
+            if not isinstance(outcome, StackLimitReached):
+                working_set.spend(working_set.buckets_of(book), meter.consumed)
             try:
                 weight = Scales(working_set).weight(address.book, page, address.index)
                 cost = rules.settle_execution(

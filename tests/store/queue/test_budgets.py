@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Block, Done, LinearWeigher, MessageQueue, Weight, Yield, batch_processor
+from airflow_mq import Block, Done, LinearWeigher, MessageQueue, StackLimitReached, Weight, Yield, batch_processor
 from airflow_mq.engine.queue.values import Report, moment
 from airflow_mq.engine.rules.budget import GRAINS
-from airflow_mq.engine.rules.errors import ConfigRefused
+from airflow_mq.engine.rules.errors import ConfigRefused, Refused
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.words import when
 from tests.proofs.model.clock import Clock, stopped_clock
@@ -383,6 +383,9 @@ def test_execution_by_hand_ignores_the_balance_and_is_charged(make_queue: Maker,
     queue.enqueue_messages("acme", [b"x", b"y"], weight=Weight(50, 0))
     run(queue)
     first, second = [aside.address for aside in queue.set_aside.list()]
+    with pytest.raises(Refused):
+        queue.execute_overweight(first, lambda delivery: StackLimitReached(), Weight(100, 100), for_everything=True)
+    assert balance(queue) == [5, 0]
     queue.execute_overweight(first, lambda delivery: None, Weight(100, 100))
     assert balance(queue) == [-45, 0]
     block = queue.blocks.plan_overweight(second, Weight(100, 100))

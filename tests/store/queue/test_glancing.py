@@ -211,10 +211,11 @@ def test_totals_count_every_leased_message(make_queue: Maker) -> None:
     queue.blocks.plan(server="a DAG")
     queue.enqueue_messages("acme", [b"x"] * leased)
     # As a view leases them, in one transaction.
+    details = {"order": VIEWED}
     with queue.session.hold.transaction(planning=True) as (unit, working_set):
         for index in range(leased):
             claim = Claim("acme", [ClaimRun(0, index, 1)], Weight(1, 1), ordered=False)
-            new_block(queue.session, unit, None, None, working_set.now, [claim], claim.planned, details={"order": VIEWED})
+            new_block(queue.session, unit, None, None, working_set.now, [claim], claim.planned, details=details)
 
     backlog = queue.inspect.backlog()
     assert (backlog.messages, backlog.in_flight, backlog.waiting) == (leased + 1, leased + 1, 0)
