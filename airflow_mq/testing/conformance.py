@@ -24,7 +24,7 @@ from ..engine.queue import MessageQueue
 from ..engine.queue.admin import insert_ring
 from ..engine.queue.inspect.order import all_origins
 from ..engine.queue.values import Report
-from ..engine.rules.config import RingConfig
+from ..engine.rules.config import HEADER_SIZE, RingConfig
 from ..engine.rules.errors import MessageQueueError
 from ..engine.rules.events import ERRORS, NAMES, Event, Fate
 from ..engine.rules.message import Address, Footprint
@@ -290,9 +290,9 @@ def observe(queue: MessageQueue) -> dict[str, object]:
 
 def _page(page: Page) -> dict[str, object]:
     return {
-        "first": page.first_offset,
+        "first": sum(page.lengths[: page.first_index]) + page.first_index * HEADER_SIZE,
         "first_index": page.first_index,
-        "last": page.last_offset,
+        "last": page.used - HEADER_SIZE - page.lengths[-1],
         "remaining": page.remaining,
         "remaining_size": page.remaining_size,
         "items": [[length, mark == PROCESSED] for length, mark in zip(page.lengths, page.marks, strict=True)],

@@ -202,16 +202,6 @@ class Page:
         """Whether no item is left to attempt."""
         return self.first_index == len(self.lengths)
 
-    @property
-    def first_offset(self) -> int:
-        """Offset in the heap of the first item not yet attempted."""
-        return sum(self.lengths[: self.first_index]) + self.first_index * HEADER_SIZE
-
-    @property
-    def last_offset(self) -> int:
-        """Offset in the heap of the last item."""
-        return self.used - HEADER_SIZE - self.lengths[-1]
-
     def waiting_until(self, first: int, stop: int) -> int:
         """Return the first item of this range that was processed or set aside, or the end of the range."""
         return stop - len(self.marks[first:stop].lstrip(bytes([WAITING])))
