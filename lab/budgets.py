@@ -33,9 +33,9 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_498),
+    "lines of rules": Budget(7_489),
     "lines of store": Budget(9_058),
-    "lines of queue": Budget(11_915),
+    "lines of queue": Budget(11_924),
     "lines of the engine": Budget(28_471, 19_500),
     "lines of the command line": Budget(5_903),
     "lines of the package": Budget(51_786, 38_000),
