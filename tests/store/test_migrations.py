@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import MessageQueue, RingConfig
 from airflow_mq.cli import main
 from airflow_mq.engine.rules.errors import SchemaTooNew, SchemaTooOld, StoreCorrupt, StoreReadOnly
 from airflow_mq.engine.store import StoreAddress, parse, schema_status, upgrade, upgrade_sql
@@ -168,6 +168,16 @@ def test_what_a_person_applies_by_hand_is_the_same(store_uri: str) -> None:
     assert upgrade(address) == []
     assert schema_of(address) == by_hand
     with MessageQueue(store_uri) as queue:
+        assert queue.enqueue_message("acme", b"a").count == 1
+        assert queue.service_queues(lambda delivery: None).processed == 1
+        assert queue.check() == []
+
+
+def test_a_store_that_a_person_makes_by_hand_has_a_ring(store_uri: str) -> None:
+    address = parse(store_uri)
+    run(address, upgrade_sql("sqlite" if address.driver == "sqlite" else "postgres", address.schema))
+    with MessageQueue(store_uri) as queue:
+        assert queue.admin.rings() == ["default"] and queue.config == RingConfig()
         assert queue.enqueue_message("acme", b"a").count == 1
         assert queue.service_queues(lambda delivery: None).processed == 1
         assert queue.check() == []

@@ -108,24 +108,23 @@ def _reading(address: StoreAddress, timeout: float = 5.0) -> Iterator[Callable[[
 
 def upgrade(address: StoreAddress) -> list[str]:
     """Upgrade a store to the current schema; return the names of the applied migrations."""
-    dialect = _dialect(address)
     with _upgrading_sqlite(address) if address.path else _upgrading_postgres(address) as execute:
-        applied = _missing(dialect, execute(_KNOWN.format(address.prefix)).fetchall())
-        for version, name, text in applied:
-            scripts = split_statements(text) if address.path else [text]
-            for script in scripts:
-                execute(script.replace("{s}", address.prefix))
-            row = (version, name, checksum(text))
-            execute(f"INSERT INTO {address.prefix}migration (version, name, checksum) VALUES (?, ?, ?)", row)
-        config = json.dumps(RingConfig().to_json())
-        text = f"INSERT INTO {address.prefix}ring (name, config) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
-        execute(text, ("default", config))
-        execute(
-            f"INSERT INTO {address.prefix}ring_state (ring) SELECT r.id FROM {address.prefix}ring r WHERE r.name = ? "
-            f"AND NOT EXISTS (SELECT 1 FROM {address.prefix}ring_state s WHERE s.ring = r.id)",
-            ("default",),
-        )
+        applied = _missing(_dialect(address), execute(_KNOWN.format(address.prefix)).fetchall())
+        for text in _scripts(address.prefix, applied):
+            for script in split_statements(text) if address.path else [text]:
+                execute(script)
     return [name for _, name, _ in applied]
+
+
+def _scripts(prefix: str, missing: Sequence[tuple[int, str, str]]) -> Iterator[str]:
+    """Yield the statements of migrations; those of a new store create the ring `default`, too."""
+    for version, name, text in missing:
+        yield text.replace("{s}", prefix).strip()
+        row = f"{version}, '{name}', '{checksum(text)}'"
+        yield f"INSERT INTO {prefix}migration (version, name, checksum) VALUES ({row});"
+    if missing and missing[0][0] == 1:
+        yield f"INSERT INTO {prefix}ring (name, config) VALUES ('default', '{json.dumps(RingConfig().to_json())}');"
+        yield f"INSERT INTO {prefix}ring_state (ring) SELECT r.id FROM {prefix}ring r;"
 
 
 @contextmanager
@@ -149,7 +148,7 @@ def _upgrading_sqlite(address: StoreAddress) -> Iterator[Callable[..., Any]]:
 
 @contextmanager
 def _upgrading_postgres(address: StoreAddress) -> Iterator[Callable[..., Any]]:
-    """Yield the way to execute statements, with `?` for a parameter, as for SQLite."""
+    """Yield the way to execute statements in a transaction, in which the table of migrations exists."""
     from . import postgres
 
     with (
@@ -160,11 +159,7 @@ def _upgrading_postgres(address: StoreAddress) -> Iterator[Callable[..., Any]]:
         # A second upgrade waits here, and then has nothing left to do.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"airflow_mq {address.schema}",))
         connection.execute(_TABLE["postgres"].format(schema=address.schema).encode())
-
-        def execute(text: str, values: Sequence[object] | None = None) -> Any:
-            return connection.execute((text.replace("?", "%s") if values else text).encode(), values)
-
-        yield execute
+        yield lambda text: connection.execute(text.encode())
 
 
 def _missing(dialect: str, rows: Sequence[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
@@ -187,12 +182,8 @@ def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str
 
         parts.append(f"SET LOCAL search_path = {SEARCH_PATH};")
     parts.append(_TABLE[dialect].format(schema=schema) + ";")
-    for version, name, text in migrations(dialect):
-        if version > since:
-            parts.append(text.replace("{s}", prefix).strip())
-            columns = "(version, name, checksum)"
-            parts.append(f"INSERT INTO {prefix}migration {columns} VALUES ({version}, '{name}', '{checksum(text)}');")
-    return "\n\n".join([*parts, "COMMIT;\n"])
+    missing = [migration for migration in migrations(dialect) if migration[0] > since]
+    return "\n\n".join([*parts, *_scripts(prefix, missing), "COMMIT;\n"])
 
 
 def checksum(text: str) -> str:
