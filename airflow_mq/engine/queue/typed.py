@@ -16,7 +16,7 @@ from ... import failures
 from ...codecs import Codec, Undecodable, encoded, undecodable
 from ..rules.blob import Reference
 from ..rules.errors import BlobMissing, InvalidOutcome
-from ..rules.message import Address, Message, Posted
+from ..rules.message import Address, Message
 from ..rules.outcome import DONE, Outcome, Unreadable
 from ..rules.priority import REGULAR
 from ..rules.weight import Weight
@@ -52,11 +52,7 @@ class TypedDelivery(Delivery, Generic[T]):
         self, origin: str, value: T, priority: str = REGULAR, headers: Mapping[str, str] | None = None
     ) -> None:
         """Enqueue a value if, and only if, this message is done."""
-        super().enqueue(origin, encoded(self._codec, value), priority, headers)
-
-    def add(self, entries: Sequence[Posted]) -> None:
-        """Add messages that the processor sends to the delivery of the bytes."""
-        self.delivery.add(entries)
+        self.delivery.enqueue(origin, encoded(self._codec, value), priority, headers)
 
 
 @dataclass(frozen=True)
@@ -182,15 +178,19 @@ def decoding(
 
     :param undecoded: returns the outcome of a message that does not decode; by default, a permanent failure.
     """
-    outcome_of_undecoded, call = _undecoded_by(undecoded), caller_of(processor)
+    call = caller_of(processor)
 
     def process(delivery: Delivery) -> Answer:
         working_set = delivery._open.working_set
+        most = working_set.config.whole_payloads if working_set else 0
         try:
-            most = working_set.config.whole_payloads if working_set else 0
-            value = codec.decode(_whole(delivery.payload, most, delivery.open_blob))
+            payload = _whole(delivery.payload, most, delivery.open_blob)
+        except External as error:
+            return kept(f"{delivery.address}", error)
+        try:
+            value = codec.decode(payload)
         except ValueError as error:
-            return outcome_of_undecoded(f"{delivery.address}", error)
+            return (undecoded or refused)(f"{delivery.address}", error)
         return call(value, TypedDelivery(delivery, value, codec))
 
     return process
@@ -202,7 +202,6 @@ def decoding_batches(
     undecoded: Undecoded | None = None,
 ) -> BatchProcessor:
     """Return a batch processor that calls a batch processor of values; `undecoded` as in `decoding`."""
-    outcome_of_undecoded = _undecoded_by(undecoded)
 
     def process_batch(batch: Batch) -> Sequence[Answer] | None:
         values, good, outcomes = list[T](), list[int](), list[Answer]()
@@ -212,7 +211,7 @@ def decoding_batches(
                 good.append(at)
                 outcomes.append(DONE)
             except ValueError as error:
-                outcomes.append(outcome_of_undecoded(str(address), error))
+                outcomes.append((kept if isinstance(error, External) else undecoded or refused)(str(address), error))
         answers = process(_typed_batch(batch, good, values)) if good else ()
         if answers is not None and len(answers) != len(good):
             raise InvalidOutcome(f"{len(answers)} answers for {len(good)} values: expected one answer each")
@@ -240,7 +239,7 @@ def _typed_batch(batch: Batch, good: Sequence[int], values: Sequence[T]) -> Type
 
 
 class External(Undecodable):
-    """An external payload that is not decoded: it is not here, or too large to be read as a whole."""
+    """An external payload that is not decoded: it is missing or too large to be read whole. Its message is kept."""
 
 
 def _whole(payload: bytes, most: int = 0, opened: Callable[[], IO[bytes]] | None = None) -> bytes:
@@ -252,11 +251,6 @@ def _whole(payload: bytes, most: int = 0, opened: Callable[[], IO[bytes]] | None
             with opened() as file:
                 return file.read()
     raise External(f"the payload of {payload.size:,} bytes is missing, above whole_payloads, or in a batch in place")
-
-
-def _undecoded_by(undecoded: Undecoded | None) -> Undecoded:
-    """Return the outcome of messages that do not decode; one whose external payload is not read is kept in any case."""
-    return lambda where, error: (kept if isinstance(error, External) else undecoded or refused)(where, error)
 
 
 def refused(where: str, error: ValueError) -> Outcome:

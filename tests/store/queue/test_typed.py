@@ -13,7 +13,7 @@ import pytest
 from airflow_mq import Batch, Done, MessageQueue, Processor, batch_processor
 from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, model_codec, text_codec
 from airflow_mq.engine.queue.typed import TypedBatch, TypedDelivery, TypedMessage
-from airflow_mq.engine.rules.errors import InvalidInput, InvalidMessage
+from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput, InvalidMessage
 from airflow_mq.engine.rules.outcome import BadFormat, Corrupt, Unsupported, Yield
 from tests.store.queue.conftest import Maker, logged_events
 
@@ -308,3 +308,24 @@ def test_values_that_do_not_decode_again_are_rejected(queue: MessageQueue) -> No
             values.enqueue("acme", Measured(wrong))
     values.enqueue("acme", Measured(1.5))
     assert [peeked.value for peeked in values.peek("acme")] == [Measured(1.5)]
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_payload_that_this_process_cannot_read_fails_an_attempt(
+    queue: MessageQueue, drops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file system of payloads is not installed here: another worker can process the message."""
+    queue.admin.change_ring(blob_path="memory://blobs")
+    values, text = queue.typed(text_codec), "tea" * 100_000
+    queue.payloads.enqueue("acme", text.encode())
+
+    def none(address: str) -> Any:
+        raise ConfigRefused(f"no file system for {address} is installed here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queue.store, "filesystem_of", none)
+        result = values.service(lambda delivery: None, "*", delete_undecodable=drops)
+    assert (result.failed, result.processed, queue.set_aside.list()) == (0, 0, [])
+    seen: list[str] = []
+    values.service(lambda delivery: seen.append(delivery.value), "*", delete_undecodable=drops)
+    assert seen == [text]
