@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
+from io import BytesIO
 from typing import IO, Any, Protocol, TypeAlias
 
 from typing_extensions import Unpack
@@ -141,14 +142,16 @@ class Payloads:
         return replace(sent, size=blob.size if sent.count else 0)
 
     def open(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:
-        """Return an external payload as a file, found by its hash or by a message that refers to it.
+        """Return a payload as a file: that of a message, in a page or external, or an external one by its hash.
 
         :raises BlobMissing: if it is not stored.
         """
-        return open_blob(self.store, self._reference(blob))
+        given = getattr(blob, "payload", None) or getattr(blob, "reference", None)
+        if given and not isinstance(given, Reference):
+            return BytesIO(given)
+        return open_blob(self.store, given or self._reference(blob))
 
-    def _reference(self, blob: object) -> Reference:
-        given = getattr(blob, "payload", None) or getattr(blob, "reference", None) or blob
+    def _reference(self, given: object) -> Reference:
         if isinstance(given, Reference):
             return given
         try:
@@ -194,7 +197,7 @@ def _reference_to(source: Any) -> Reference | None:
     is_file = hasattr(source, "seekable") and source.seekable()
     if not is_file and not isinstance(source, (bytes, bytearray, memoryview, os.PathLike)):
         return None
-    if isinstance(source, os.PathLike) and "://" in str(source):
+    if isinstance(source, os.PathLike) and not os.path.isfile(str(source)):
         return None
     place = source.tell() if is_file else 0
     digest, size = blake2b(digest_size=32), 0

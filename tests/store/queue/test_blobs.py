@@ -702,6 +702,24 @@ def test_bytes_that_look_like_a_reference_are_plain_bytes(queue: MessageQueue) -
     blob.release()
 
 
+def test_plain_bytes_that_equal_a_hash_open_no_payload(queue: MessageQueue) -> None:
+    blob = queue.payloads.put(LARGE)
+    queue.enqueue_message("acme", blob.hash)
+    seen = [read(queue, peeked) for peeked in queue.inspect.peek("acme")]
+    queue.service_queues(lambda delivery: seen.append(read(queue, delivery)))
+    assert seen == [blob.hash, blob.hash] and read(queue, blob) == read(queue, blob.hash) == LARGE
+    blob.release()
+
+
+def test_a_pipe_is_read_once(queue: MessageQueue) -> None:
+    source, target = os.pipe()
+    with open(target, "wb") as pipe:
+        pipe.write(b"x" * 100)
+    queue.payloads.enqueue("acme", Path(f"/dev/fd/{source}"))
+    os.close(source)
+    assert read(queue, queue.inspect.peek("acme")[0]) == b"x" * 100
+
+
 def test_invalid_payloads_are_rejected(queue: MessageQueue, tmp_path: Path) -> None:
     with pytest.raises(EmptyMessage):
         queue.payloads.enqueue("acme", b"")
