@@ -13,6 +13,7 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.engine.queue import holding
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.rows import InboxRow
 from tests.waiting import eventually
 
 
@@ -99,3 +100,13 @@ def test_a_closed_store_is_closed_once(queue: MessageQueue) -> None:
     thread.join()
     assert len(closed) == len({id(one) for one in closed}) == 2
     assert queue.footprint("a").count == 1
+
+
+def test_a_read_within_a_transaction_leaves_it_open(queue: MessageQueue) -> None:
+    row = InboxRow("a", 0, 3, 1, False, b"", b"", b"two")
+    with queue.store.writing() as unit:
+        queue.store.send(unit, queue.session.ring_id, [row])
+        with queue.store.loose() as other:
+            assert other.now() > 0
+        queue.store.send(unit, queue.session.ring_id, [row])
+    assert queue.footprint("a").count == 3 and opened(queue) == 1

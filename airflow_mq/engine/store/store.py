@@ -127,7 +127,7 @@ class Store(ABC, Generic[Connection]):
     def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
         """Write sums of inbox rows of these books, so that checks of quotas read few rows.
 
-        :param step: inbox rows of one sum, where others may send meanwhile; else one sum holds all rows
+        :param step: inbox rows of one sum
         """
 
     @abstractmethod
@@ -158,7 +158,8 @@ class Store(ABC, Generic[Connection]):
         if lent is not None:
             if self._is_usable(lent.connection):
                 return lent
-            self.drop(lent.connection)
+            # It is closed, unless a transaction of this thread is open on it.
+            lent = self._local.lent = None
         connection = self._connect()
         with self._lock:
             self._open.append(connection)

@@ -604,6 +604,25 @@ def test_external_payload_is_transferred_by_reference(make_queue: Maker, caller:
     assert queue.check() == [] and queue.payloads.list() == []
 
 
+def test_transfer_keeps_or_changes_the_headers(queue: MessageQueue, caller: Caller) -> None:
+    commands = queue.commands(caller.connection)
+    given: tuple[dict[str, str] | None, ...] = (None, {}, {"new": "2"})
+    for headers in given:
+        queue.enqueue_message("a", b"1", headers={"old": "1"})
+        token = next_of(queue, "a")
+        caller.run("INSERT INTO business VALUES ('row')")
+        commands.push("b", commands.complete(token), headers=headers).execute()
+        caller.commit()
+    assert [message.headers for message in queue.inspect.peek("b")] == [{"old": "1"}, {}, {"new": "2"}]
+
+
+def test_a_command_over_the_store_reads_the_clock_within_its_transaction(queue: MessageQueue) -> None:
+    queue.enqueue_message("a", b"1")
+    commands = queue.commands(queue.store)
+    sent = commands.push("b", b"0", commands.complete(next_of(queue, "a")), b"2", expires=60).execute()
+    assert sent.count == 3 and payloads(queue, "b") == [b"0", b"1", b"2"]
+
+
 def test_transfer_keeps_or_changes_the_priority(queue: MessageQueue, caller: Caller) -> None:
     caller.run("INSERT INTO business VALUES ('row')")
     commands = queue.commands(caller.connection)

@@ -164,7 +164,7 @@ class Push(Command[Enqueued]):
 
     def _send(self, unit: Unit, messages: Iterable[bytes | Message]) -> Enqueued:
         sender = Sender(self.target)
-        with closing(sender.pack(zip(repeat(self.origin), messages), self.terms)) as call:
+        with closing(sender.pack(zip(repeat(self.origin), messages), self.terms, unit)) as call:
             if call.first_high:
                 self._allow_high(unit)
                 call.first_high = False
@@ -205,12 +205,13 @@ class Push(Command[Enqueued]):
         refuse_new_origins(target, unit, [self.origin])
         rank = target.permit.check_priority(self.terms.priority or token.address.priority)
         name = book_name(self.origin, rank)
+        own = Attributes.given_by(self.terms).checked(target.config.max_headers)
+        kept = message.attributes if self.terms.headers is None else message.attributes._replace(headers={})
+        attributes = own._replace(expires=times_of(target, self.terms, unit)[1]).over(kept)
         if target.room_until([name], unit) < LATEST:
-            require_room(target, unit, {name: message.size + message.attributes.beside})
+            require_room(target, unit, {name: message.size + attributes.beside})
         if rank == HIGH:
             self._allow_high(unit)
-        own = Attributes.given_by(self.terms).checked(target.config.max_headers)
-        attributes = own._replace(expires=times_of(target, self.terms)[1]).over(message.attributes)
         if message.blob is None:
             unit.inbox.insert_copy(target.ring_id, name, pack_attributes(attributes), message.bytes)
         else:

@@ -37,7 +37,7 @@ class RepeatedSender:
 
     def __init__(self, sender: Sender, name: str, terms: SendTerms = NO_TERMS) -> None:
         self.sender, self.terms = sender, terms.checked(sender.session)
-        # No key that a caller may choose begins with the mark.
+        # The keys of chunks have no origin: they never meet those of messages.
         self._prefix = f"{MARK}{check_key(name)}/"
         self._next = 0
         #: Rows that were enqueued before and that this attempt has not met yet.

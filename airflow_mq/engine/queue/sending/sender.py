@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple, TypedDict
@@ -103,15 +103,15 @@ def _pairs(given: Pairs) -> Pairs:
     return chain(first, source)
 
 
-def times_of(session: RingSession, terms: SendTerms) -> tuple[int | None, int | None]:
+def times_of(session: RingSession, terms: SendTerms, unit: Unit | None) -> tuple[int | None, int | None]:
     """Return when messages join their queues and when they expire, in microseconds on the store's clock.
 
     An expiry in the past is logged and not refused: a call that is repeated later has to find its messages.
     """
     if terms.not_before is None and terms.expires is None:
         return None, None
-    with session.store.loose() as unit:
-        now = unit.now()
+    with nullcontext(unit) if unit is not None else session.store.loose() as reader:
+        now = reader.now()
     due, expires = (None if when is None else instant(when, lambda: now) for when in (terms.not_before, terms.expires))
     if expires is not None and expires < now:
         log.warning(
@@ -297,7 +297,7 @@ class Sender:
         """After the commit of a call, wake services, write sums for quotas, and call the listeners."""
         self.store.wake(self.ring_id)
         if call.unsummed:
-            with suppress(Busy, StoreError), self.store.writing(wait=False, patience=0.0, at_once=True) as unit:
+            with suppress(Busy, StoreError), self.store.writing(wait=False, patience=0.0) as unit:
                 self.store.add_up(unit, self.ring_id, call.unsummed, STEP)
         if call.first_high:
             # The messages are stored: no error from here on may look as if they were not.
@@ -306,11 +306,11 @@ class Sender:
         if self.session.listeners:
             self.session.tell_listeners()
 
-    def pack(self, pairs: Pairs, terms: SendTerms) -> PackedCall:
+    def pack(self, pairs: Pairs, terms: SendTerms, unit: Unit | None = None) -> PackedCall:
         """Read and check all messages of a call, and pack them into rows."""
         session, due, common = self.session, None, PLAIN
         if terms != NO_TERMS:
-            due, expires = times_of(session, terms)
+            due, expires = times_of(session, terms, unit)
             common = Attributes.given_by(terms)._replace(expires=expires)
         carried = traces.carrying() if session.traces else None
         priority, check_rank = terms.priority or REGULAR, session.permit.check_priority
