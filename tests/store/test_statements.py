@@ -114,7 +114,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "uncut": {"after": 199_000, "limit": 1024},
     "first_event": {"since": 19_900},
     "fullness": {"names": ["o00020"], "sizes": [1]},
-    "add_up": {"names": ["o00020"], "step": 256, "below": 1, "total": None},
+    "add_up": {"names": ["o00020"], "step": 256},
     "names": {"after": "o00100", "first": "", "below": "\U0010ffff", "limit": 100, "all": False, "delayed": True},
     "promote_due": {"most": 128, "most_size": LATE},
     "delayed": {"due": NOW, "after": 100, "until": LATE, "limit": 256},

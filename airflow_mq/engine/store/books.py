@@ -82,16 +82,14 @@ class Books(Repository):
     def held(self, ring: int, names: Sequence[str]) -> tuple[int, int]:
         """Return the bytes that these queues store together, and how many rows from their floors on were added up."""
         rows = self.unit.rows("held", {"origin": names}, ring=ring)
-        ahead = {name: codec.unpack_numbers(bytes(ahead))[0] for name, _, _, ahead, _ in rows if ahead}
+        ahead = {name: codec.unpack_numbers(bytes(ahead))[0] for name, _, _, ahead in rows if ahead}
         twice = sum(row.stored for row in Inbox(self.unit).heads(ring, ahead)) if ahead else 0
         return sum(size for _, size, *_ in rows) - twice, sum(uncut for _, _, uncut, *_ in rows)
 
-    def add_up(self, ring: int, names: Sequence[str]) -> None:
-        """Write sums of all inbox rows of these queues, and delete those that no check reads any more."""
-        below = self.unit.rows("last_id")[0][0] + 1
-        for name, *_, total in self.unit.rows("held", {"origin": names}, ring=ring):
-            self.unit.run("add_up", ring=ring, origin=name, below=below, total=total)
-            self.unit.run("forget_sums", ring=ring, origin=name)
+    def add_up(self, ring: int, names: Sequence[str], step: int) -> None:
+        """Write sums of the inbox rows of these queues, and delete those that no check reads any more."""
+        self.unit.run("add_up", {"origin": names}, ring=ring, step=step)
+        self.unit.run("forget_sums", {"origin": names}, ring=ring)
 
     def forget_deficits(self, ring: int) -> None:
         """Reset the deficits of all books."""

@@ -301,7 +301,7 @@ class SqliteStore(Store[FileConnection]):
         return True
 
     def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
-        unit.books.add_up(ring, list(names))
+        unit.books.add_up(ring, list(names), step)
 
     def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
         quotas = unit.origins.quotas(ring, sorted({path for name in sizes for path in paths_of(name, has_paths)}))

@@ -286,10 +286,13 @@ WHERE EXISTS (
    OR EXISTS (SELECT 1 FROM {s}inbox m WHERE m.ring = :ring AND m.origin = w.origin)
    OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.ring = :ring AND d.origin = w.origin)
 
+-- part: behind
+-- Inbox rows of a queue behind its last sum.
+{s}inbox m WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT l.below FROM last l)
+
 -- name: held (sqlite)
--- Return what each queue stores: bytes in pages, in rows from the floor on and in delayed rows; how many rows from the
--- floor on were read; the ids of those of them that lie in pages, and so count twice; and the sum after all rows, if
--- there are sums beyond the rows in pages. Between two sums, no row is read.
+-- Return the bytes that each queue stores; how many rows from the floor on were read; and the ids of those that lie in
+-- pages, and so count twice. Between two sums beyond the rows in pages, no row is read.
 WITH b AS (
     SELECT coalesce(max(k.size), 0) AS size, coalesce(max(k.floor), 0) AS floor, coalesce(max(k.ahead), x'') AS ahead
     FROM {s}book k WHERE k.ring = :ring AND k.origin = :origin
@@ -300,30 +303,34 @@ WITH b AS (
     SELECT s.below, s.total FROM {s}inbox_sum s
     WHERE s.ring = :ring AND s.origin = :origin AND EXISTS (SELECT 1 FROM first) ORDER BY s.below DESC LIMIT 1
 ), r AS (
-    SELECT m.size, m.attributes, 0 AS behind FROM {s}inbox m
+    SELECT m.size, m.attributes, m.id FROM {s}inbox m
     WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT b.floor FROM b)
       AND m.id < coalesce((SELECT f.below FROM first f), 9223372036854775807)
     UNION ALL
-    SELECT m.size, m.attributes, 1 FROM {s}inbox m
-    WHERE m.ring = :ring AND m.origin = :origin AND m.id >= (SELECT l.below FROM last l)
+    SELECT m.size, m.attributes, m.id FROM {part behind}
     UNION ALL
     SELECT d.size, d.attributes, NULL FROM {s}delayed d WHERE d.ring = :ring AND d.origin = :origin
-), read AS (
-    SELECT count(c.behind) AS rows, coalesce(sum(c.size), 0) AS size, coalesce(sum(c.size * c.behind), 0) AS behind FROM (
-        SELECT r.size + iif(instr(r.attributes, '"headers":'), length(r.attributes), 0) AS size, r.behind FROM r
-    ) c
 )
-SELECT :origin, b.size + coalesce((SELECT l.total - f.total FROM first f, last l), 0) + read.size, read.rows, b.ahead,
-       (SELECT l.total + read.behind FROM last l)
-FROM b, read
+SELECT :origin, b.size + coalesce((SELECT l.total - f.total FROM first f, last l), 0)
+       + ifnull(sum(r.size + iif(instr(r.attributes, '"headers":'), length(r.attributes), 0)), 0), count(r.id), b.ahead
+FROM b LEFT JOIN r
 
 -- name: add_up
--- Write the sum of all inbox rows of a queue that `held` returned, or the first sum, with which others are compared.
+-- Write sums of the inbox rows of a queue behind its last sum, one for each `step` rows. In one statement, as others may
+-- send meanwhile. The first sum is empty.
 INSERT INTO {s}inbox_sum (ring, origin, below, total)
-SELECT :ring, :origin, :below, coalesce(:total, 0)
-WHERE :total IS NOT NULL
-   OR NOT EXISTS (SELECT 1 FROM {s}inbox_sum s WHERE s.ring = :ring AND s.origin = :origin)
-ON CONFLICT DO NOTHING
+WITH last AS (
+    SELECT s.below, s.total FROM {s}inbox_sum s
+    WHERE s.ring = :ring AND s.origin = :origin ORDER BY s.below DESC LIMIT 1
+), r AS (
+    SELECT m.id, row_number() OVER w AS place,
+           sum(m.size + iif(instr(m.attributes, '"headers":'), length(m.attributes), 0)) OVER w AS total
+    FROM {part behind} WINDOW w AS (ORDER BY m.id)
+)
+SELECT :ring, :origin, r.id + 1, l.total + r.total FROM last l, r WHERE r.place % :step = 0
+UNION ALL
+SELECT :ring, :origin, coalesce((SELECT b.floor FROM {s}book b WHERE b.ring = :ring AND b.origin = :origin), 0), 0
+WHERE NOT EXISTS (SELECT 1 FROM last)
 
 -- name: add_up (postgres)
 SELECT {s}add_up(:ring, :names::text[], :step)
