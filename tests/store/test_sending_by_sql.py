@@ -361,3 +361,33 @@ def test_any_call_has_one_result_by_both_clients(
             connection.execute(
                 "DELETE FROM airflow_mq.ring_state WHERE ring > 1; DELETE FROM airflow_mq.ring WHERE id > 1"
             )
+
+
+def test_delayed_messages_with_equal_headers_count_each(connection: psycopg.Connection[Any], pg_uri: str) -> None:
+    """Each has its own row with its headers; messages that are due at once share those of one row."""
+    text = (
+        "SELECT airflow_mq.send_many('default', array_fill('acme'::text, ARRAY[100]), array_fill('x'::bytea, "
+        "ARRAY[100]), headers => array_fill(jsonb_build_object('h', repeat('y', 16000)), ARRAY[100]), not_before => %s)"
+    )
+    with MessageQueue(pg_uri) as queue:
+        queue.admin.set_origin("acme", quota="1MiB")
+    with pytest.raises(psycopg.Error, match="too large for the quota of 'acme'") as refused:
+        connection.execute(text.encode(), ("2100-01-01",))
+    assert refused.value.sqlstate == "MQ107"
+    assert connection.execute(text.encode(), (None,)).fetchone() == (100,)
+
+
+def test_rows_larger_than_a_page_use_up_the_room_of_other_senders(
+    connection: psycopg.Connection[Any], pg_uri: str
+) -> None:
+    with MessageQueue(pg_uri) as queue:
+        queue.admin.create_ring("small", RingConfig(heap_size=100))
+    with MessageQueue(pg_uri, "small") as queue:
+        queue.admin.set_origin("a", quota=60_000)
+        queue.session.reread_config()
+        queue.enqueue_message("a", b"x" * 90)
+        for _ in range(28):
+            send(connection, "small", "a", b"x", headers=json.dumps({"h": "y" * 2_000}))
+        with pytest.raises(QueueFull):
+            for _ in range(560):
+                queue.enqueue_message("a", b"x" * 90)

@@ -5,9 +5,8 @@ in no page; and the delayed rows. Headers count with each message in a page, and
 adds them up within its own transaction and writes to no shared row. So a call that is checked while another one is not
 committed does not count it.
 
-- **Few checks.** Every stored row draws an id, and holds at most a page's worth. If a check finds room for so many
-  rows, a sender needs no other check until so many ids were drawn. The statement that writes its rows compares the last
-  id.
+- **Few checks.** Senders draw an id for each page's worth that they store. If a check finds room for so many pages, a
+  sender needs no other check until so many ids were drawn. The statement that writes its rows compares the last id.
 - **Checks that read few rows.** A sender that reads many inbox rows writes their sums, one for each `STEP` of them
   (`Store.add_up`). Later checks subtract two sums, and read only the rows before the first and after the last of them.
 """
@@ -82,6 +81,9 @@ def require_room(
     fullest = max(found, key=lambda one: one.lacks, default=None)
     if fullest is not None and fullest.lacks:
         raise QueueFull(_text(fullest), fullest.lacks)
+    if unsaved is None and (pages := sum(sizes.values()) // session.config.heap_size):
+        # A row with long headers is larger than a page.
+        unit.fresh_ids(pages)
     return found
 
 

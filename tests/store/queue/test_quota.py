@@ -574,3 +574,84 @@ def test_headers_count_in_every_state(make_queue: Any, store_uri: str) -> None:
                 f"SELECT {queue.store.address.schema}.send('test', 'b', 'x'::bytea, headers => "
                 "jsonb_build_object('h', repeat('y', 5000)))"
             )
+
+
+def test_rows_larger_than_a_page_use_up_the_room_of_other_senders(make_queue: Any) -> None:
+    """A sender that found room for 600 pages sees that each row with headers is as large as 20 of them."""
+    queue, other = make_queue(heap_size=100), make_queue()
+    queue.admin.set_origin("a", quota=60_000)
+    for sender in (queue, other):
+        sender.session.reread_config()
+    queue.enqueue_message("a", b"x" * 90)
+    for _ in range(28):
+        other.enqueue_messages("a", [Message(b"x", headers={"h": "y" * 2_000})])
+    with pytest.raises(QueueFull):
+        for _ in range(560):
+            queue.enqueue_message("a", b"x" * 90)
+    assert stored(queue, "a") <= 60_000
+
+
+def test_checks_of_a_drained_queue_read_few_rows(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("a", quota="1GiB")
+    for turn in range(2):
+        for number in range(400):
+            # Calls with keys are checked each time.
+            queue.enqueue_message("a", b"x", key=f"{turn}.{number}")
+        (one,) = fullness(queue, "a")
+        with queue.store.reading() as unit:
+            text = f"SELECT count(*) FROM {queue.store.prefix}inbox_sum"
+            (sums,) = unit.connection.execute(text).fetchone()  # type: ignore[attr-defined]
+        assert one.stored == 400 and one.uncut < 200 and sums < 20
+        assert len(serve(queue)) == 400
+
+
+def test_a_row_that_arrives_while_a_processor_adds_up_counts_once(make_queue: Any) -> None:
+    queue, other = make_queue(), make_queue()
+    queue.admin.set_origin("b", quota="1GiB")
+    other.session.reread_config()
+    sent: list[str] = []
+
+    def probe(name: str) -> None:
+        if name in ("held", "fullness", "add_up"):
+            # Another thread is outside of the processor.
+            sender = threading.Thread(target=other.enqueue_message, args=("b", b"y" * 1_000))
+            sender.start()
+            sender.join()
+            sent.append(name)
+
+    for number in range(2):
+        for _ in range(200):
+            other.enqueue_message("b", b"x")
+        queue.enqueue_message("a", b"1")
+        queue.store.probe = probe if number else None
+        queue.service_queues(lambda delivery: delivery.enqueue("b", b"z"), origins=["a"])
+        queue.store.probe = None
+    assert "add_up" in sent and not queue.check()
+
+
+def test_values_that_a_processor_sends_count_together(make_queue: Any) -> None:
+    queue: MessageQueue = make_queue()
+    queue.admin.set_origin("b", quota=10)
+    queue.enqueue_message("a", b"1")
+    sent: list[bytes] = []
+
+    def forward(delivery: Any) -> None:
+        with pytest.raises(QueueFull):
+            for _ in range(10):
+                delivery.enqueue("b", b"xxxx")
+                sent.append(delivery.value)
+
+    queue.typed(bytes).service(forward, "a")
+    assert sent == [b"1", b"1"] and stored(queue, "b") == 8
+
+
+@pytest.mark.postgres
+def test_sums_behind_a_commit_are_written_in_a_transaction(pg_uri: str) -> None:
+    warnings: list[str | None] = []
+    with MessageQueue(pg_uri) as queue:
+        queue.admin.set_origin("a", quota="1GiB")
+        queue.store.connection().add_notice_handler(lambda notice: warnings.append(notice.message_primary))
+        for number in range(140):
+            queue.enqueue_message("a", b"x", key=str(number))
+    assert warnings == []

@@ -815,6 +815,11 @@ BEGIN
                 f.stored + f.coming - f.quota, f.coming) END,
             HINT = CASE WHEN f.coming > f.quota THEN 'Send less' ELSE 'Retry later' END || ', or raise the quota.';
     END IF;
+    -- Senders that skip checks compare ids with the pages that their queues have room for: a row of several pages draws
+    -- several ids.
+    PERFORM nextval('{s}id_seq'::regclass) FROM {s}ring r, generate_series(1, (
+        SELECT sum(s)::bigint FROM unnest(sizes) s) / coalesce((r.config ->> 'heap_size')::integer, 65536))
+    WHERE r.id = ring_id AND f.quota IS NOT NULL;
 END
 $$;
 
@@ -1017,9 +1022,10 @@ BEGIN
 
     IF limits_bytes THEN
         PERFORM {s}check_quota(ring_id, array_agg(m.name), array_agg(m.size), is_writer) FROM (
-            -- Messages of one row share its attributes.
+            -- Messages of one inbox row share its attributes; a delayed row has one message.
             SELECT mark || u.origin AS name, sum(octet_length(u.payload) + CASE
-                       WHEN abs(u.part) = u.place AND position('"headers":' IN u.attributes) > 0
+                       WHEN (not_before IS NOT NULL OR abs(u.part) = u.place)
+                            AND position('"headers":' IN u.attributes) > 0
                        THEN octet_length(u.attributes) ELSE 0 END)::bigint AS size
             FROM unnest(origins, payloads, skipped, parts, attributes) WITH ORDINALITY
                 u(origin, payload, is_skipped, part, attributes, place)
