@@ -155,11 +155,10 @@ class Store(ABC, Generic[Connection]):
         reference is gone.
         """
         lent: Lent[Connection] | None = getattr(self._local, "lent", None)
-        if lent is not None:
-            if self._is_usable(lent.connection):
-                return lent
-            # It is closed, unless a transaction of this thread is open on it.
-            lent = self._local.lent = None
+        if lent is not None and self._is_usable(lent.connection):
+            return lent
+        # It is closed, unless a transaction of this thread is open on it.
+        lent = self._local.lent = None
         connection = self._connect()
         with self._lock:
             self._open.append(connection)

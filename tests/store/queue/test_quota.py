@@ -576,15 +576,24 @@ def test_headers_count_in_every_state(make_queue: Any, store_uri: str) -> None:
             )
 
 
-def test_rows_larger_than_a_page_use_up_the_room_of_other_senders(make_queue: Any) -> None:
+@pytest.mark.parametrize("way", ["call", "processor", "transfer"])
+def test_rows_larger_than_a_page_use_up_the_room_of_other_senders(make_queue: Any, way: str) -> None:
     """A sender that found room for 600 pages sees that each row with headers is as large as 20 of them."""
     queue, other = make_queue(heap_size=100), make_queue()
     queue.admin.set_origin("a", quota=60_000)
     for sender in (queue, other):
         sender.session.reread_config()
+    message = Message(b"x", headers={"h": "y" * 2_000})
+    if way != "call":
+        other.enqueue_messages("c", [message if way == "transfer" else b"x"] * 28)
     queue.enqueue_message("a", b"x" * 90)
-    for _ in range(28):
-        other.enqueue_messages("a", [Message(b"x", headers={"h": "y" * 2_000})])
+    if way == "processor":
+        other.service_queues(lambda delivery: delivery.enqueue("a", b"x", headers=message.headers), origins=["c"])
+    for _ in range(28 if way != "processor" else 0):
+        if way == "transfer":
+            other.leases.transfer(other.leases.view("c").try_next(), "a")
+        else:
+            other.enqueue_messages("a", [message])
     with pytest.raises(QueueFull):
         for _ in range(560):
             queue.enqueue_message("a", b"x" * 90)

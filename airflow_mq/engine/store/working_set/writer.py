@@ -96,10 +96,11 @@ class Collector:
         self.book = cache(self._planned) if working_set.planning else working_set.books.__getitem__
 
     def rows(self, fresh_ids: Callable[[int], list[int]]) -> ChangedRows:
-        """Return the rows, with final ids."""
+        """Return the rows, with final ids; more are drawn for long headers, as quotas count an id for each page."""
         changes, done = self.changes, self.done
         posted, moved, put_off = changes.posted, self._moved(), self._put_off()
-        drawn = fresh_ids(len(posted) + len(moved)) if posted or moved else []
+        pages_beside = sum(one.attributes.beside for one in posted.values()) // self.working_set.config.heap_size
+        drawn = fresh_ids(len(posted) + len(moved) + pages_beside) if posted or moved else []
         if posted:
             self._rename(dict(zip(posted, drawn)))
         references = self._references()
