@@ -110,21 +110,28 @@ def upgrade(address: StoreAddress) -> list[str]:
     """Upgrade a store to the current schema; return the names of the applied migrations."""
     with _upgrading_sqlite(address) if address.path else _upgrading_postgres(address) as execute:
         applied = _missing(_dialect(address), execute(_KNOWN.format(address.prefix)).fetchall())
-        for text in _scripts(address.prefix, applied):
+        for text in (*_scripts(address.prefix, applied), *_first_ring(address.prefix)):
             for script in split_statements(text) if address.path else [text]:
                 execute(script)
     return [name for _, name, _ in applied]
 
 
 def _scripts(prefix: str, missing: Sequence[tuple[int, str, str]]) -> Iterator[str]:
-    """Yield the statements of migrations; those of a new store create the ring `default`, too."""
+    """Yield the statements of migrations."""
     for version, name, text in missing:
         yield text.replace("{s}", prefix).strip()
         row = f"{version}, '{name}', '{checksum(text)}'"
         yield f"INSERT INTO {prefix}migration (version, name, checksum) VALUES ({row});"
-    if missing and missing[0][0] == 1:
-        yield f"INSERT INTO {prefix}ring (name, config) VALUES ('default', '{json.dumps(RingConfig().to_json())}');"
-        yield f"INSERT INTO {prefix}ring_state (ring) SELECT r.id FROM {prefix}ring r;"
+
+
+def _first_ring(prefix: str) -> Iterator[str]:
+    """Yield the statements that create the ring `default` if there is none."""
+    row = f"'default', '{json.dumps(RingConfig().to_json())}'"
+    yield f"INSERT INTO {prefix}ring (name, config) VALUES ({row}) ON CONFLICT (name) DO NOTHING;"
+    yield (
+        f"INSERT INTO {prefix}ring_state (ring) SELECT r.id FROM {prefix}ring r WHERE r.name = 'default' "
+        f"AND NOT EXISTS (SELECT 1 FROM {prefix}ring_state s WHERE s.ring = r.id);"
+    )
 
 
 @contextmanager
@@ -183,7 +190,8 @@ def upgrade_sql(dialect: str, schema: str = "airflow_mq", since: int = 0) -> str
         parts.append(f"SET LOCAL search_path = {SEARCH_PATH};")
     parts.append(_TABLE[dialect].format(schema=schema) + ";")
     missing = [migration for migration in migrations(dialect) if migration[0] > since]
-    return "\n\n".join([*parts, *_scripts(prefix, missing), "COMMIT;\n"])
+    ring = _first_ring(prefix) if missing else ()
+    return "\n\n".join([*parts, *_scripts(prefix, missing), *ring, "COMMIT;\n"])
 
 
 def checksum(text: str) -> str:
