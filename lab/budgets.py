@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_489),
-    "lines of store": Budget(9_048),
+    "lines of store": Budget(9_056),
     "lines of queue": Budget(11_924),
-    "lines of the engine": Budget(28_461, 19_500),
+    "lines of the engine": Budget(28_469, 19_500),
     "lines of the command line": Budget(5_903),
-    "lines of the package": Budget(51_776, 38_000),
+    "lines of the package": Budget(51_784, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
