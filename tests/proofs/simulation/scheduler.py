@@ -16,8 +16,8 @@ import greenlet
 from .clock import Clock
 from .script import Fault, Step
 
-#: Turns of a run: more of them mean that actors wait for each other without end.
-MOST_TURNS = 5_000
+#: Turns of a run: more of them mean that actors wait for each other without end. One that waits ten seconds takes 200.
+MOST_TURNS = 10_000
 #: Statements of a step: more of them mean that it does not end.
 MOST_STATEMENTS = 20_000
 
