@@ -169,6 +169,11 @@ class WorkingSet:
         gap = self.gaps.get(origin)
         return gap.stop if gap is not None and index in gap else index + 1
 
+    def onward(self, book: Book, index: int) -> int:
+        """Return the index at which to look next; at the end of the window the same one, if a row was cut there."""
+        following = self.after(book.origin, index)
+        return following if following < book.end or not self.pull(book) else index
+
     def window(self, book: Book) -> Iterator[Page]:
         """Yield the pages of a book's window, in order."""
         index = book.begin

@@ -515,9 +515,7 @@ class _Question:
             page = self.working_set.page(self.name, index)
             for item in self._waiting(page) if page is not None else ():
                 return Address(self.name, index, item)
-            following = self.working_set.after(self.name, index)
-            if following < self.book.end or not self.working_set.pull(self.book):
-                index = following
+            index = self.working_set.onward(self.book, index)
         return None
 
     def _waiting(self, page: Page) -> Iterator[int]:

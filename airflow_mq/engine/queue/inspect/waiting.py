@@ -119,10 +119,7 @@ class Waiting:
             item = next(self._free(book.origin, page), None) if page is not None else None
             if page is not None and item is not None:
                 return page.place_of(item)[0]
-            # A pull may add to the last page.
-            following = self.working_set.after(book.origin, index)
-            if following < book.end or not self.working_set.pull(book):
-                index = following
+            index = self.working_set.onward(book, index)
         return None
 
     def _free(self, name: str, page: Page) -> Iterator[int]:
