@@ -33,9 +33,9 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_489),
+    "lines of rules": Budget(7_494),
     "lines of store": Budget(9_056),
-    "lines of queue": Budget(11_924),
+    "lines of queue": Budget(11_919),
     "lines of the engine": Budget(28_469, 19_500),
     "lines of the command line": Budget(5_903),
     "lines of the package": Budget(51_784, 38_000),
