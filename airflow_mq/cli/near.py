@@ -7,24 +7,28 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import NotFound
+from ..engine.rules.message import check_origin
 from ..engine.rules.nearest import nearest
+from ..engine.rules.priority import PRIORITIES
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
 
 
 def meant(queue: MessageQueue, name: str | None) -> str:
-    """Return the end of a sentence about an origin without messages: its delayed ones, a near origin, or nothing.
+    """Return the end of a sentence about an origin: its delayed messages, a near origin, or nothing if it has messages.
 
     The first one below it comes first, then those that begin with the same character: there may be many more origins.
     """
-    if name and not queue.footprint(name).count and (found := queue.inspect.explain(name)).reason == "not due":
+    if not name or queue.inspect.queues(among=[(check_origin(name), priority) for priority in PRIORITIES]):
+        return ""
+    if (found := queue.inspect.explain(name)).reason == "not due":
         return f"; {found.sentence.removesuffix('.')}"
-    for prefix in (name, name[:1], "") if name else ():
-        known = [origin for origin, held in queue.footprints(prefix, limit=1_000) if held.count]
-        close = next((one for one in known if one.startswith(f"{name}/")), None) or nearest(str(name), known)
+    for prefix in (name, name[:1], ""):
+        known = [state.origin for state in queue.inspect.queues(prefix, limit=1_000)]
+        close = next((one for one in known if one.startswith(f"{name}/")), None) or nearest(name, known)
         if close is not None:
-            return question(close if close != name else None)
+            return question(close)
     return ""
 
 

@@ -114,6 +114,18 @@ def test_an_origin_without_messages_suggests_a_near_one(mq: Terminal) -> None:
     assert "did you mean" not in mq("set-aside", "list", "--origin", "acme/orders").out
 
 
+def test_an_origin_with_messages_suggests_none(mq: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    mq("enqueue", "acme", "x")
+    mq("enqueue", "acme/orders", "x")
+    # It reads no queue to its end.
+    monkeypatch.setattr(MessageQueue, "footprint", None)
+    monkeypatch.setattr(MessageQueue, "footprints", None)
+    for words in (["queue", "pause"], ["set-aside", "list", "--origin"], ["message", "events", "--origin"]):
+        printed = mq(*words, "acme").out
+        assert "did you mean" not in printed and "has no messages" not in printed
+    assert "acme/order has no messages; did you mean acme/orders?" in mq("queue", "pause", "acme/order").out
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
