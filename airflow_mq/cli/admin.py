@@ -19,7 +19,7 @@ from .arguments import ORIGIN, PRIORITY, count, positive, why, words
 from .command import Group, command, option
 from .near import meant, naming_near
 from .serialisation import formula, picked, record
-from .session import Session, at_sigterm
+from .session import Session, at_sigterm, of_ring
 
 if TYPE_CHECKING:
     from ..engine.queue.blocks.measures import Fit
@@ -43,7 +43,7 @@ def set_aside_queue(session: Session, args: Namespace) -> None:
     session.out.answer(
         {"origin": args.origin, "set_aside": left},
         f"{many(left, 'message')} of {args.origin} set aside; see `airflow-mq set-aside list --origin "
-        f"{shlex.quote(args.origin)}`"
+        f"{shlex.quote(args.origin)}{of_ring(queue.ring)}`"
         if left
         else f"{args.origin} has no waiting messages{near}",
     )
@@ -126,7 +126,9 @@ def fit_weigher(session: Session, args: Namespace) -> bool:
         apart = (
             f"messages used {abs(drift):.0%} {'more' if drift > 0 else 'less'} time than the ring's weigher predicts"
         )
-    session.out.warn(f"{apart}; `airflow-mq admin fit-weigher --apply` replaces it by the fitted one")
+    session.out.warn(
+        f"{apart}; `airflow-mq admin fit-weigher --apply{of_ring(queue.ring)}` replaces it by the fitted one"
+    )
     return False
 
 
@@ -194,13 +196,13 @@ def repair(session: Session, args: Namespace) -> bool:
         session.out.table(
             ("book", "messages", "inbox rows"), [(told(o.book), o.messages, _some(o.rows)) for o in found]
         )
-    stranded = many(sum(one.messages for one in found), "stranded message")
+    stranded, ring = many(sum(one.messages for one in found), "stranded message"), of_ring(queue.ring)
     if not found:
         session.out.remark(f"nothing to repair in ring {queue.ring}")
     elif args.apply:
-        session.out.remark(f"{stranded} returned to their queues; run `airflow-mq check` to confirm")
+        session.out.remark(f"{stranded} returned to their queues; run `airflow-mq check{ring}` to confirm")
     else:
-        session.out.remark(f"{stranded} found; nothing was changed. To repair: airflow-mq admin repair --apply")
+        session.out.remark(f"{stranded} found; nothing was changed. To repair: airflow-mq admin repair --apply{ring}")
     return args.apply or not found
 
 

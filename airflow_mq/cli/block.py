@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError, Namespace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from .command import Group, command, option
 from .near import meant
 from .queue import nothing_waits
 from .serialisation import as_percent, record
-from .session import Session, store_now
+from .session import Session, in_ring, store_now
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
@@ -245,6 +246,7 @@ def explain(session: Session, args: Namespace) -> None:
         if found.reason == "nowhere" and queue.footprint(args.what).count:
             near = "; to explain the queue of this name: --queue"
         full = queue.inspect.fullness([found.origin])
+        found = replace(found, remedies=in_ring(found.remedies, queue.ring))
     session.out.value(vars(found))
     # A name of a queue or of its group keeps its letters.
     sentence = capitalised(found.sentence, found.origin.partition("/")[0])

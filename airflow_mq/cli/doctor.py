@@ -21,7 +21,7 @@ from ..engine.rules.errors import MessageQueueError, StoreError
 from ..engine.rules.units import time_text
 from ..words import many, span, when
 from .command import command
-from .session import DEFAULT_RING, Session, store_now
+from .session import Session, in_ring, of_ring, store_now
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
@@ -113,7 +113,8 @@ def check(session: Session, args: Namespace) -> bool:
     if session.out.items(found, ("where", "what"), f"all is well in ring {queue.ring}"):
         session.out.remark(
             f"{many(len(found), 'violation')}; nothing was changed. Keep a copy of the store, and report them. "
-            "`airflow-mq admin repair` shows which stranded messages it would return to their queues"
+            f"`airflow-mq admin repair{of_ring(queue.ring)}` shows which stranded messages it would return to their "
+            "queues"
         )
     return not found
 
@@ -143,11 +144,6 @@ def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: 
         ("quotas of {}", _quotas(queue), ""),
     ):
         yield from _checked(check.format(queue.ring), found, fine)
-
-
-def of_ring(ring: str) -> str:
-    """Return the option with which a command for people names a ring; nothing for the default one."""
-    return "" if ring == DEFAULT_RING else f" --ring {shlex.quote(ring)}"
 
 
 def _checked(check: str, findings: Iterable[Finding], fine: str) -> list[Finding]:
@@ -250,8 +246,9 @@ def _bills(queue: MessageQueue) -> Iterator[Finding]:
 
 def _blocks(queue: MessageQueue) -> Iterator[Finding]:
     now = store_now(queue)
-    again = "install the latest airflow-mq, and report the error with the output of `airflow-mq check`"
-    for block in queue.blocks.list("planned", limit=1000):
+    ring = of_ring(queue.ring)
+    again = f"install the latest airflow-mq, and report the error with the output of `airflow-mq check{ring}`"
+    for block in queue.blocks.each("planned"):
         named = f"block {block.id} ({block.messages:,} messages)"
         if block.deadline > now or not (block.messages or queue.blocks.get(block.token).claims):
             continue
@@ -259,13 +256,13 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
             yield Finding(
                 WRONG,
                 f"{named} cannot be settled: {block.problem}; its messages stay in flight, and other queues go on",
-                f"each plan and `airflow-mq ring housekeep` try again; {again}",
+                f"each plan and `airflow-mq ring housekeep{ring}` try again; {again}",
             )
         else:
             yield Finding(
                 WRONG,
                 f"{named} is {span((now - block.deadline).total_seconds())} past its deadline; its queues wait for it",
-                f"airflow-mq block release {block.token}{of_ring(queue.ring)}; or start a run of the block DAG: "
+                f"airflow-mq block release {block.token}{ring}; or start a run of the block DAG: "
                 "each plan releases such blocks",
             )
     for number, error in queue.blocks.unapplied():
@@ -273,7 +270,7 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
             WRONG,
             f"block {number} has ended, and its result cannot be applied: {error}; its messages stay in flight, and "
             "other queues go on",
-            f"`airflow-mq ring housekeep` tries again; {again}",
+            f"`airflow-mq ring housekeep{ring}` tries again; {again}",
         )
 
 
@@ -287,7 +284,7 @@ def _servers(queue: MessageQueue, states: Sequence[QueueState], servicing: Servi
     for overdue in servicing.of_queues(states):
         yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
     for told in queue.inspect.stuck(states, servicing):
-        yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
+        yield Finding(WRONG, told.sentence, "; or ".join(in_ring(told.remedies, queue.ring)))
 
 
 def _failing(ring: str, place: str, states: Sequence[QueueState]) -> Iterator[Finding]:

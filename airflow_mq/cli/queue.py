@@ -23,7 +23,7 @@ from .command import Group, UsageError, command, option
 from .near import meant, question
 from .output import shown
 from .serialisation import changes_of, in_words, record
-from .session import Session
+from .session import Session, of_ring
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -151,7 +151,8 @@ def pause(session: Session, args: Namespace) -> None:
     what = f"{args.origin} and all below it" if args.below else args.origin
     session.out.answer(
         {"paused": args.origin, "below": args.below},
-        f"paused {what}; enqueuing goes on; to resume: airflow-mq queue resume {shlex.quote(args.origin)}",
+        f"paused {what}; enqueuing goes on; to resume: airflow-mq queue resume {shlex.quote(args.origin)}"
+        f"{of_ring(queue.ring)}",
     )
     if near:
         session.out.remark(f"{args.origin} has no messages{near}")
@@ -267,7 +268,7 @@ def _budget_remarks(queue: MessageQueue, origin: str) -> list[str]:
         if below is not None and not queue.config.paths:
             found.append(
                 f"this ring has no paths: the budget is of {origin} alone, not of {below.origin}; for one budget of all"
-                " below: airflow-mq ring change --set paths=true"
+                f" below: airflow-mq ring change --set paths=true{of_ring(queue.ring)}"
             )
         elif below is None and not queue.footprint(origin).count:
             found.append(f"{origin} has no messages{meant(queue, origin)}")
@@ -296,7 +297,7 @@ def show(session: Session, args: Namespace) -> None:
     value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
     value |= {"budgets": budgets} | ({"stored": full.stored} if full else {})
     session.out.fields(pairs, value)
-    command = f"airflow-mq explain {shlex.quote(args.origin)}"
+    command = f"airflow-mq explain {shlex.quote(args.origin)}{of_ring(queue.ring)}"
     how = f"{args.origin} has no messages{near}" if near else f"why it waits: {command}"
     session.out.remark(how)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import datetime
 from typing import TYPE_CHECKING, NoReturn
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 DEFAULT_RING = "default"
 VARIABLE = "AIRFLOW_MQ_STORE"
+#: A remedy that ends with a command of ours about a ring. Names that a shell could misread are in quotes, behind it.
+_COMMAND = re.compile(r"[^']*airflow-mq (?!.*--help$)")
 
 
 class Session:
@@ -110,6 +114,16 @@ def _keep_logs_off_stdout() -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.__stdout__):
             handler.setStream(sys.stderr)
+
+
+def of_ring(ring: str) -> str:
+    """Return the option with which a command for people names a ring; nothing for the default one."""
+    return "" if ring == DEFAULT_RING else f" --ring {shlex.quote(ring)}"
+
+
+def in_ring(remedies: Iterable[str], ring: str) -> list[str]:
+    """Return remedies of a ring whose commands name it."""
+    return [f"{one}{of_ring(ring)}" if _COMMAND.match(one) else one for one in remedies]
 
 
 def store_now(queue: MessageQueue) -> datetime:

@@ -151,6 +151,27 @@ def made(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return terminal
 
 
+#: Copies a leased message a thousand times.
+LEASES = """
+    INSERT INTO mq_block (id, ring, number, token, seconds, deadline, planned_at, details)
+    WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000)
+    SELECT id + 1000 + n, ring, number + n, randomblob(16), seconds, deadline, planned_at, details
+    FROM n, (SELECT * FROM mq_block ORDER BY number DESC LIMIT 1)
+"""
+
+
+def test_a_block_past_its_deadline_before_many_that_live(sqlite: Terminal) -> None:
+    with MessageQueue(sqlite.uri) as queue:
+        queue.enqueue_messages([("acme", b"x"), ("other", b"x")])
+        block = queue.blocks.plan(origins=["acme"])
+        assert queue.leases.view("other").try_next()
+        queue.store.connection().execute(LEASES)
+        queue.store.connection().execute("UPDATE mq_block SET deadline = 1 WHERE number = ?", (block.id,))
+        assert len(queue.blocks.list("planned", limit=2_000)) == 1_002
+    for command in ("doctor", "status"):
+        assert f"block release {block.token}" in sqlite(command, code=1).out
+
+
 def test_a_file_whose_tables_were_changed(sqlite: Terminal) -> None:
     with closing(sqlite3.connect(parse(sqlite.uri).file)) as connection:
         connection.executescript("DROP INDEX mq_page_with_set_aside; DROP TRIGGER mq_inbox_leaves_blobs")
@@ -313,6 +334,16 @@ def test_a_queue_that_no_dag_takes(mq: Terminal) -> None:
 
     assert found["check"] == "servers of default" and "DAG 'orders', task 'plan' takes a*" in found["what"]
     assert "DAG 'orders', task 'plan' services the origins a* with a limit of" in mq("doctor", code=1).out
+
+
+def test_what_to_do_about_a_ring_names_it(mq: Terminal) -> None:
+    mq("ring", "create", "night")
+    with MessageQueue(mq.uri, "night") as queue:
+        queue.enqueue_message("acme", b"x", weight=Weight(1_000, 1))
+        server = "DAG 'orders' of Airflow 'here', task 'plan'"
+        queue.blocks.settle(queue.blocks.plan(limit=Weight(10, 1 << 20), server=server))
+    (found,) = bad(mq)
+    assert found["do"].endswith("airflow-mq ring change --set set_aside_above=block --ring night")
 
 
 @pytest.mark.postgres

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import LinearWeigher, MessageQueue, Weight
+from airflow_mq.cli.session import in_ring
 from tests.proofs.crash.states import everything
 from tests.store.cli.conftest import Terminal
 
@@ -121,6 +122,20 @@ def test_explaining(mq: Terminal, small: MessageQueue) -> None:
     mq("queue", "pause", "acme", "--why", "holidays")
     paused = mq("explain", "acme").out.splitlines()
     assert paused[0].endswith(": holidays.") and paused[1] == "would help: airflow-mq queue resume acme"
+
+
+def test_commands_that_help_name_the_ring(mq: Terminal) -> None:
+    mq("ring", "create", "night")
+    night = "--ring", "night"
+    mq("enqueue", "acme", "x", *night)
+    assert "to resume: airflow-mq queue resume acme --ring night\n" in mq("queue", "pause", "acme", *night).out
+    helpful = "airflow-mq queue resume acme --ring night"
+    assert f"would help: {helpful}\n" in mq("explain", "acme", *night).out
+    assert mq.json("explain", "acme", *night)["remedies"] == [helpful]
+    assert "airflow-mq check --ring night\n" in mq("status", *night).out
+    others = ["a worker: airflow-mq service --help", "airflow dags unpause 'a b'", "a share of 2"]
+    assert in_ring(others, "night") == others
+    assert in_ring(["time: airflow-mq ring show"], "default") == ["time: airflow-mq ring show"]
 
 
 def test_a_forecast_of_blocks_that_come_at_times(mq: Terminal, small: MessageQueue) -> None:
