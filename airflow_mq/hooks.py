@@ -232,14 +232,14 @@ def _look(address: StoreAddress, ring: str) -> tuple[bool, str]:
 
 
 def _measured(address: StoreAddress, ring: str) -> str:
-    """Return the sum of the footprints of a ring's first queues as text."""
+    """Return what the first queues of a ring hold as text, from a bounded reading."""
     from airflow_mq import MessageQueue
 
     with MessageQueue(address.uri, ring, busy_timeout=CONNECT_SECONDS) as queue:
-        found = [footprint for _, footprint in queue.footprints(limit=MOST_QUEUES)]
-    count, size, pages = (sum(getattr(footprint, part) for footprint in found) for part in ("count", "size", "pages"))
-    most = "more than " if len(found) == MOST_QUEUES else ""
-    return f"{most}{many(count, 'message')} of {size:,} bytes in {many(pages, 'page')} of {many(len(found), 'queue')}"
+        found = queue.inspect.queues(limit=MOST_QUEUES)
+    count, size = sum(state.messages for state in found), sum(state.size for state in found)
+    least = "at least " if len(found) >= MOST_QUEUES or any(state.more for state in found) else ""
+    return f"{least}{many(count, 'message')} of {size:,} bytes in {many(len(found), 'queue')}"
 
 
 def told_safely(error: Exception) -> str:

@@ -390,7 +390,9 @@ def test_a_wrong_password_is_not_repeated(hook: Hook, pg_uri: str) -> None:
 
 
 @pytest.mark.empty_store
-def test_the_check_shows_schema_ring_and_footprint(hook: Hook, store_uri: str) -> None:
+def test_the_check_shows_schema_ring_and_footprint(
+    hook: Hook, store_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import airflow_mq
     from airflow_mq.engine.store.address import parse
 
@@ -405,7 +407,14 @@ def test_the_check_shows_schema_ring_and_footprint(hook: Hook, store_uri: str) -
 
     assert ok, said
     version = store.schema_status(parse(store_uri)).version
-    assert f"schema {version}; ring 'default' holds 2 messages of 8 bytes in 1 page of 1 queue" in said
+    assert f"schema {version}; ring 'default' holds 2 messages of 8 bytes in 1 queue" in said
+    # It reads no queue to its end.
+    monkeypatch.setattr("airflow_mq.engine.queue.inspect.queues.MOST_ROWS", 2)
+    with made.get_conn() as queue:
+        for _ in range(3):
+            queue.enqueue_message("there", b"x")
+    before = everything(store_uri)
+    assert "at least 4 messages of 10 bytes in 2 queues" in made.test_connection()[1]
     assert everything(store_uri) == before
     assert airflow_mq.__version__
 
