@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -27,6 +26,8 @@ PLAIN_HEADERS = frozenset({"content-type", "content-encoding", "traceparent"})
 SHOWN = 4096
 #: Nesting levels of JSON that a response contains; the encoder of responses is recursive.
 DEEPEST = 100
+#: Whole numbers beyond this are rounded by a browser.
+EXACT = 1 << 53
 
 
 class Payload(Schema):
@@ -110,9 +111,9 @@ def _text(data: bytes, truncated: bool) -> str | None:
 
 
 def _json(text: str) -> object:
-    """Return the JSON value of a text if a response can contain the same value, else None."""
+    """Return the JSON value of a text if a browser reads the same value from a response, else None."""
     try:
-        value = json.loads(text, parse_constant=_reject, parse_float=_finite)
+        value = json.loads(text, parse_int=_exact)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError):
         return None
@@ -133,13 +134,8 @@ def _parts(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _reject(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
+def _exact(text: str) -> int:
+    if abs(number := int(text)) > EXACT:
         raise ValueError(text)
     return number
 

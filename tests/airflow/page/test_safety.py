@@ -379,6 +379,17 @@ def test_payloads_that_cannot_be_encoded_are_returned_as_bytes(ask: Ask) -> None
     assert any(one["text"] and one["text"].startswith("\U0001f600") for one in long)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("[9007199254740993]", None), ("-9007199254740993", None), ("[9007199254740992]", [1 << 53]), ("1.5", 1.5)],
+)
+def test_no_number_is_returned_that_a_browser_rounds(text: str, value: object) -> None:
+    from airflow_mq.api.messages import preview
+
+    payload = preview(text.encode())
+    assert (payload.text, payload.json_) == (text, value)
+
+
 @pytest.mark.parametrize("what", ["queues", "set-aside", "events", "usage"])
 def test_no_cell_is_a_formula(ask: Ask, what: str) -> None:
     answer = ask("viewer", "GET", f"{R}/export/{what}.csv")

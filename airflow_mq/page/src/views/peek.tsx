@@ -99,7 +99,7 @@ function MessageCard({ row, form }: { row: Message; form: Form }) {
 export function shown(payload: Payload, form: Form): string {
   if (form === "hex") return dump(payload.hex);
   if (form === "json" && payload.json !== null && payload.json !== undefined) return JSON.stringify(payload.json, null, 2);
-  if (form === "json") return payload.truncated ? "Too long to be shown as JSON." : "Not JSON.";
+  if (form === "json") return payload.truncated ? "Too long to be shown as JSON." : "Not JSON, or with numbers that a browser rounds: see Text.";
   return payload.text ?? "Not UTF-8 text; choose hex.";
 }
 
