@@ -132,6 +132,8 @@ class StarvingNotifier(QueueNotifier):
         for name, number in (("most_wait", most_wait), ("most_late", most_late), ("blocks", blocks)):
             if number is not None:
                 check_number(number, name)
+        if not blocks:
+            raise ValueError("invalid blocks 0: expected 1 or more")
         self.oldest = None if oldest is None else check_seconds(oldest, "oldest", bare=True)
         self.most_wait = most_wait
         self.most_late = 1 if oldest is None and most_wait is None and most_late is None else most_late

@@ -17,7 +17,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import func, select, tuple_
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from airflow_mq import keys
@@ -100,8 +100,8 @@ def is_dag_paused(dag_id: str) -> bool | None:
     """Return whether a DAG is paused; None if it is not in this Airflow, or its database reports an error."""
     try:
         dag = DagModel.get_current(dag_id)
-    except OperationalError as error:
-        log.warning("could not read whether %s is paused: %s", dag_id, error.orig)
+    except SQLAlchemyError as error:
+        log.warning("could not read whether %s is paused: %s", dag_id, getattr(error, "orig", error))
         return None
     return None if dag is None or dag.is_stale else bool(dag.is_paused)
 
@@ -128,7 +128,8 @@ def tasks_of(user: SignedIn, runs: Collection[RunKey]) -> dict[RunKey, list[Task
     columns = (getattr(TaskInstance, name) for name in (*TASK, "rendered_map_index", "state", "try_number", "duration"))
     run, order = (
         (TaskInstance.dag_id, TaskInstance.run_id),
-        (TaskInstance.start_date, TaskInstance.task_id, TaskInstance.map_index),
+        # Some databases put the tasks that have not started first.
+        (TaskInstance.start_date.is_(None), TaskInstance.start_date, TaskInstance.task_id, TaskInstance.map_index),
     )
     place = func.row_number().over(partition_by=run, order_by=order).label("place")
     found_tasks = select(*columns, place).where(tuple_(*run).in_(wanted)).subquery()

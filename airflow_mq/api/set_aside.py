@@ -13,7 +13,7 @@ from airflow.exceptions import AirflowException
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import Field
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_mq.engine.queue import MessageQueue
 from airflow_mq.engine.queue.values import SetAside
@@ -209,8 +209,8 @@ def _triggered(dag_id: str, conf: dict[str, str], user: str, note: str) -> str:
     noted = {"note": note} if note and "note" in signature(trigger_dag).parameters else {}
     try:
         run = trigger_dag(dag_id, triggered_by=DagRunTriggeredByType.UI, triggering_user_name=user, conf=conf, **noted)
-    except OperationalError as error:
-        log.warning("could not trigger %s for %s: %s", dag_id, user, error.orig)
+    except SQLAlchemyError as error:
+        log.warning("could not trigger %s for %s: %s", dag_id, user, getattr(error, "orig", error))
         raise HTTPException(503, NOT_STORED.format(dag_id)) from None
     except (AirflowException, ValueError) as error:
         log.warning("could not trigger %s for %s: %s", dag_id, user, error)

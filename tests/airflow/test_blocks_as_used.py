@@ -672,7 +672,9 @@ def test_a_number_as_text_is_refused_where_a_notifier_is_made() -> None:
 
 @pytest.mark.parametrize("days", [0, -1])
 def test_a_notifier_of_no_day_is_refused(days: int) -> None:
-    from airflow_mq.notifications import DayClosedNotifier
+    from airflow_mq.notifications import DayClosedNotifier, StarvingNotifier
 
     with pytest.raises(ValueError, match=f"invalid days {days}: expected 1 or more"):
         DayClosedNotifier(days=days)
+    with pytest.raises(ValueError, match=f"invalid .*{days}.*: expected"):
+        StarvingNotifier(blocks=days)

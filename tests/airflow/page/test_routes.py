@@ -17,6 +17,8 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import create_engine, insert
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
@@ -750,11 +752,15 @@ def test_unknown_dag_is_an_error(ask: Ask, ring: MessageQueue, monkeypatch: pyte
     assert data.status_code == 409 and "no_such_dag" in data.json()["detail"]
 
 
-def test_an_error_of_airflows_database_is_named(ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sqlalchemy.exc import OperationalError
-
+@pytest.mark.parametrize(
+    "error",
+    [OperationalError("INSERT INTO dag_run", {"conf": "acme"}, Exception("database is locked")), PoolTimeout("INSERT")],
+)
+def test_an_error_of_airflows_database_is_named(
+    ask: Ask, ring: MessageQueue, monkeypatch: pytest.MonkeyPatch, error: SQLAlchemyError
+) -> None:
     def trigger(dag_id: str, **_: object) -> None:
-        raise OperationalError("INSERT INTO dag_run", {"conf": "acme"}, Exception("database is locked"))
+        raise error
 
     monkeypatch.setattr("airflow_mq.api.set_aside.trigger_dag", trigger)
     aside(ring, "acme")
@@ -762,6 +768,11 @@ def test_an_error_of_airflows_database_is_named(ask: Ask, ring: MessageQueue, mo
     data = ask("admin", "POST", f"{of(ring)}/set-aside/execute", json={"address": row["address"]})
     assert data.status_code == 503 and "may or may not have been created" in data.json()["detail"]
     assert "INSERT" not in data.text
+    # The run is there, and its DAG cannot be read.
+    monkeypatch.setattr("airflow_mq.api.set_aside.trigger_dag", lambda *_, **__: SimpleNamespace(run_id="one"))
+    monkeypatch.setattr("airflow_mq.api.runs.DagModel.get_current", trigger)
+    data = ask("admin", "POST", f"{of(ring)}/set-aside/execute", json={"address": row["address"]})
+    assert (data.status_code, data.json()["run_id"], data.json()["paused"]) == (200, "one", False)
 
 
 @pytest.mark.parametrize("failing", ["_stored", "_connection"])
@@ -770,8 +781,6 @@ def test_a_connection_that_airflow_cannot_read_is_not_unknown(
 ) -> None:
     """The page takes an unknown queue for an empty one."""
     from airflow.exceptions import AirflowNotFoundException
-    from sqlalchemy.exc import OperationalError
-
     def fail(*_: object) -> None:
         if failing == "_stored":
             raise OperationalError("SELECT conn_id", {}, Exception("database is locked"))
@@ -879,9 +888,9 @@ def test_each_run_shows_as_many_tasks_as_there_is_room_for(
     rows = [
         {
             "id": uuid4(), "dag_id": "d", "run_id": run, "task_id": "t", "map_index": index, "pool": "p", "pool_slots": 1,
-            "start_date": start + timedelta(minutes=index + 60 * int(run)),
+            "start_date": None if run == "3" and index < 9 else start + timedelta(hours=int(run), minutes=index),
         }
-        for run, count in (("1", 12), ("2", 2))
+        for run, count in (("1", 12), ("2", 2), ("3", 12))
         for index in range(count)
     ]  # fmt: skip
     for table in tables:
@@ -891,10 +900,10 @@ def test_each_run_shows_as_many_tasks_as_there_is_room_for(
     monkeypatch.setattr(runs, "create_session", lambda: Session(engine))
     user: Any = SimpleNamespace(may_see_tasks=lambda dag_id: True, may_see_xcoms=lambda dag_id: True)
 
-    found = runs.tasks_of(user, [("d", "1"), ("d", "2")])
+    found = runs.tasks_of(user, [("d", run) for run in "123"])
 
     assert {run_id: [task.map_index for task in tasks] for (_, run_id), tasks in found.items()} == {
-        "1": [0, 1, 2], "2": [0, 1],
+        "1": [0, 1, 2], "2": [0, 1], "3": [9, 10, 11],
     }  # fmt: skip
 
 
