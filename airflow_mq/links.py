@@ -34,8 +34,11 @@ class BlockLink(BaseOperatorLink):
         if not hasattr(operator, "mq_conn_id"):
             # A mapped task that Airflow could not expand, because the plan's XComs are gone.
             return ""
-        plan = getattr(operator, "plan_task_id", None) or ti_key.task_id
-        block = ti_key.xcom_pull(task_ids=plan, key=BLOCK) if hasattr(ti_key, "xcom_pull") else None
+        block, plan = None, getattr(operator, "plan_task_id", None)
+        if hasattr(ti_key, "xcom_pull"):
+            # Of a mapped task that plans its own block, Airflow returns the blocks of all unless it gets an index.
+            own = {} if plan else {"map_indexes": ti_key.map_index}
+            block = ti_key.xcom_pull(task_ids=plan or ti_key.task_id, key=BLOCK, **own)
         planned = block if isinstance(block, Mapping) else {}
         return page_url(
             "blocks", conn=operator.mq_conn_id, ring=planned.get("ring") or operator.ring, block=planned.get("id")

@@ -141,7 +141,12 @@ class ExecuteOverweightOperator(ProcessMessagesOperator):
         return Processors([replace(processors[self.processor], origins=("*",))])
 
     def _plan(self, queue: MessageQueue, context: Context, address: Address, limit: Weight) -> Block:
-        block = queue.blocks.plan_overweight(address, limit, key=key_of(context), lease=seconds_of(self.lease, "lease"))
+        key, lease = key_of(context), seconds_of(self.lease, "lease")
+        block = queue.blocks.plan_overweight(address, limit, key=key, lease=lease)
+        if not any(claim.run_of(address) for claim in block.claims):
+            # An earlier try, which did not end it, executed another message.
+            queue.blocks.release(block)
+            block = queue.blocks.plan_overweight(address, limit, key=key, lease=lease)
         context["ti"].xcom_push(key=BLOCK, value=block_as_xcom(queue, block))
         if block.planned.exceeds(limit):
             queue.blocks.release(block)

@@ -8,6 +8,7 @@ import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -195,11 +196,18 @@ def test_a_task_that_plans_its_own_block_links_to_it() -> None:
     from airflow_mq.operators.set_aside import ExecuteOverweightOperator
 
     operator = ExecuteOverweightOperator(task_id="execute", address="a:0:0", processors="rules:RULES")
-    told = {("execute", "block"): {"id": 17, "ring": "default"}}
-    ti = SimpleNamespace(task_id="execute", xcom_pull=lambda task_ids, key: told.get((task_ids, key)))
+    told = {-1: {"id": 17, "ring": "default"}, 0: {"id": 18, "ring": "default"}, 1: {"id": 19, "ring": "default"}}
+
+    def pull(task_ids: str, key: str, map_indexes: int | None = None) -> Any:
+        # As Airflow does: of a task whose index is not given, the XComs of all.
+        assert (task_ids, key) == ("execute", "block")
+        return list(told.values()) if map_indexes is None else told.get(map_indexes)
 
     (link,) = operator.operator_extra_links
-    assert link.get_link(operator, ti_key=ti).endswith("#/blocks?conn=airflow_mq_default&ring=default&block=17")
+    for index, block in ((-1, "&block=17"), (0, "&block=18"), (1, "&block=19"), (2, "")):
+        ti = SimpleNamespace(task_id="execute", map_index=index, xcom_pull=pull)
+        ring = "&ring=default" if block else ""
+        assert link.get_link(operator, ti_key=ti).endswith(f"#/blocks?conn=airflow_mq_default{ring}{block}")
 
 
 def test_the_scheme_of_assets(sqlite_queue: MessageQueue) -> None:
@@ -251,7 +259,11 @@ def test_the_link_to_a_block_leads_to_the_page_at_that_block(plan_task_id: str |
     operator = SimpleNamespace(plan_task_id=plan_task_id, mq_conn_id="my queue", ring=None)
 
     def ti(task_id: str) -> SimpleNamespace:
-        return SimpleNamespace(task_id=task_id, xcom_pull=lambda task_ids, key: told.get((task_ids, key)))
+        def pull(task_ids: str, key: str, map_indexes: int = -1) -> Any:
+            assert map_indexes == -1
+            return told.get((task_ids, key))
+
+        return SimpleNamespace(task_id=task_id, map_index=-1, xcom_pull=pull)
 
     link = BlockLink().get_link(operator, ti_key=ti("block.settle" if plan_task_id else "block.plan"))
     assert link.endswith("/plugin/airflow-mq#/blocks?conn=my+queue&ring=night+%26+day&block=17")

@@ -11,8 +11,9 @@ import pytest
 
 from airflow_mq import Delivery, Done, MessageQueue, Serviced, Weight
 from airflow_mq.engine.rules.message import Address
+from airflow_mq.installation import VARIABLE
 from tests.airflow.functions import SEEN
-from tests.airflow.stage import CONN_ID, Airflow, Run, fill, in_place, processed
+from tests.airflow.stage import CONN_ID, INSTALLATION, Airflow, Run, fill, in_place, processed
 
 pytestmark = pytest.mark.airflow
 
@@ -140,6 +141,24 @@ def test_an_outcome_that_comes_too_late_is_named_and_not_tried_again(
     with pytest.raises(AirflowFailException, match="released"):
         run.execute(execute(heavy, processors=in_place(function="tests.airflow.functions:release")))
     assert [one.address for one in queue.set_aside.list()] == [heavy]
+
+
+def test_a_retry_executes_the_message_that_it_names_now(
+    queue: MessageQueue, heavy: Address, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.operators.base import key_of
+
+    queue.enqueue_message("a", b"whale", weight=HEAVY)
+    queue.blocks.settle(queue.blocks.plan("sets it aside"))
+    (other,) = [one.address for one in queue.set_aside.list() if one.address != heavy]
+    monkeypatch.setenv(f"AIRFLOW_VAR_{VARIABLE.upper()}", INSTALLATION)
+    # The first try was killed, and its template rendered to another address.
+    queue.blocks.plan_overweight(heavy, HEAVY, key=key_of(run.context("execute")))
+
+    assert run.execute(execute(other))["processed"] == 1
+    assert SEEN == [(b"whale", "a")]
+    assert [one.address for one in queue.set_aside.list()] == [heavy]
+    assert queue.check() == []
 
 
 @pytest.mark.parametrize(
