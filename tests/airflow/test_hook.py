@@ -390,9 +390,7 @@ def test_a_wrong_password_is_not_repeated(hook: Hook, pg_uri: str) -> None:
 
 
 @pytest.mark.empty_store
-def test_the_check_shows_schema_ring_and_footprint(
-    hook: Hook, store_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_check_shows_schema_ring_and_footprint(hook: Hook, store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import airflow_mq
     from airflow_mq.engine.store.address import parse
 

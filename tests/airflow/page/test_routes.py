@@ -781,6 +781,7 @@ def test_a_connection_that_airflow_cannot_read_is_not_unknown(
 ) -> None:
     """The page takes an unknown queue for an empty one."""
     from airflow.exceptions import AirflowNotFoundException
+
     def fail(*_: object) -> None:
         if failing == "_stored":
             raise OperationalError("SELECT conn_id", {}, Exception("database is locked"))
