@@ -79,3 +79,8 @@ class Changes:
         #: Number of the block that the operation settles, and the DAG or program that serviced its messages.
         self.block: int | None = None
         self.server = ""
+
+    def delay(self, by: int) -> None:
+        """Put off all that waits by some microseconds: a processor may take long, and a wait begins after it."""
+        self.waits = {name: due + by for name, due in self.waits.items()}
+        self.put_off = [one._replace(due=one.due + by) for one in self.put_off]

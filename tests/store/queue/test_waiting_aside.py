@@ -92,6 +92,22 @@ def test_an_ordered_queue_waits_as_a_whole(make_queue: Maker, clock: Clock) -> N
     assert serve(queue) == [("acme", b"a"), ("acme", b"b")]
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_backoff_in_place_begins_when_the_attempt_ends(make_queue: Maker, clock: Clock, ordered: bool) -> None:
+    queue = relaxed(make_queue, ordered=ordered)
+    queue.enqueue_message("acme", b"a")
+
+    def fail_slowly(delivery: Delivery) -> Outcome:
+        clock.advance(2 * BACKOFF)
+        return Yield("later")
+
+    assert serve(queue, fail_slowly) == [("acme", b"a")]
+    clock.advance(BACKOFF - 1)
+    assert serve(queue) == []
+    clock.advance(1)
+    assert serve(queue) == [("acme", b"a")]
+
+
 def test_a_queue_that_became_ordered_meanwhile_keeps_its_order(make_queue: Maker, clock: Clock) -> None:
     queue = relaxed(make_queue)
     queue.enqueue_messages("acme", [b"a", b"b"])

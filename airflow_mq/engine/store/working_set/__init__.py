@@ -64,13 +64,14 @@ class StoredSet(WorkingSet):
 
     def save_in(self, unit: Unit, locked: Locked) -> None:
         """Write all changes in another transaction than that which was read through, and go on reading there."""
-        source = self.reading
-        read_through, source.unit, source.state = source.unit, unit, locked.state
+        source, read_through = self.reading, self.reading.unit
+        self.changes.delay(locked.now - self.now)
+        self.now, source.unit, source.state = locked.now, unit, locked.state
         try:
             self.save()
         finally:
             source.unit = read_through
-        self.now, source.horizon = locked.now, locked.horizon
+        source.horizon = locked.horizon
 
     def locked_after(self, locked: Locked) -> Locked:
         """Return a locked ring as it is since this working set was saved there."""
