@@ -555,6 +555,19 @@ def test_plan_uses_a_custom_weigher(queue: MessageQueue) -> None:
     assert queue.blocks.settle(block).weight == Weight(7, 0)
 
 
+def test_the_lease_of_a_block_begins_after_its_weigher_ran(queue: MessageQueue, clock: Clock) -> None:
+    queue.enqueue_message("acme", b"a")
+
+    def weigh(origin: str, messages: Any) -> list[Weight]:
+        clock.advance(100)
+        return [Weight(1, 1) for _ in messages]
+
+    block = queue.blocks.plan(lease=10, weigher=weigh)
+    assert queue.blocks.release_dead() == 0
+    answer(queue, block)
+    assert queue.blocks.settle(block).processed == 1
+
+
 def test_failing_weigher_leaves_the_ring_free(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a")
     for wrong in (lambda origin, messages: 1 / 0, lambda origin, messages: [], lambda origin, messages: ["heavy"]):

@@ -82,6 +82,8 @@ class Planner:
                 twin = planned_under(unit, session.ring_id, self.key)
                 if twin is not None:
                     return twin
+                # The weigher may have taken longer than the lease of the block.
+                working_set.now = locked.now
                 planned = self._write(unit, working_set)
                 working_set.save_in(unit, locked)
             session.committed(working_set)
