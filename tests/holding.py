@@ -17,3 +17,11 @@ def drop_lease(session: RingSession, token: bytes) -> None:
     """Give the ring back; recorded ends wait for the next operation."""
     with session.store.writing() as unit:
         unit.rings.drop_lease(session.ring_id, token)
+
+
+def leave_dead(session: RingSession) -> None:
+    """Leave the ring as a service that died does."""
+    token = b"d" * 16
+    take_lease(session, token)
+    with session.store.writing() as unit:
+        unit.rings.drop_lease(session.ring_id, token, holder_name("serviced", session.actor))

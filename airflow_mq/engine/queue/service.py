@@ -273,6 +273,7 @@ class Service:
             self.working_set.touch(book, page)
             self.save()
             page.notes[item] = note
+            self.working_set.touch(book, page)
         else:
             page.notes[item] = note._replace(attempts=(most or note.attempts + 1) - 1)
             return Yield(DIED)

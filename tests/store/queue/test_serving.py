@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 import tracemalloc
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,7 @@ from airflow_mq.engine.rules.errors import Busy, InvalidInput, RecursiveDisallow
 from airflow_mq.engine.rules.service import MOST_AHEAD
 from airflow_mq.engine.rules.working_set import WorkingSet
 from airflow_mq.engine.store import sqlite
+from tests.holding import leave_dead
 from tests.proofs.model.clock import Clock
 from tests.store.queue.conftest import Maker, logged_events, serve
 
@@ -156,6 +158,23 @@ def test_interrupted_service_keeps_processed_results(queue: MessageQueue) -> Non
         serve(queue, stop)
     assert [message.payload for message in queue.inspect.peek("acme")] == [b"c"]
     assert serve(queue) == [("acme", b"c")]
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_after_a_death_an_attempt_without_an_outcome_counts_only_if_the_service_died(
+    queue: MessageQueue, error: type[BaseException] | None
+) -> None:
+    queue.enqueue_message("acme", b"a")
+    leave_dead(queue.session)
+
+    def process(delivery: Delivery) -> Outcome:
+        if error:
+            raise error
+        return Overweight(Weight(600_000, 0))
+
+    with pytest.raises(error) if error else nullcontext():
+        queue.service_queues(process)
+    assert [message.attempts for message in queue.inspect.peek("acme")] == [0]
 
 
 def test_service_commits_before_a_slow_message(queue: MessageQueue) -> None:
