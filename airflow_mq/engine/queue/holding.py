@@ -174,6 +174,8 @@ class RingLease:
         self.ring: Locked | None = None
         #: Whether a holder with the same purpose did not give the ring back: it may have died.
         self.follows_death = False
+        #: A holder that did not give the ring back: it stays named until a service ends.
+        self._died = ""
         self._shared_until = 0.0
         self._renewal: Renewal | None = None
 
@@ -192,7 +194,8 @@ class RingLease:
                 self.hold.given_up.add(token)
                 raise
             self.token, self.ring = token, locked._replace(state=locked.state._replace(lease_token=token))
-            self.follows_death = locked.state.lease_holder.startswith(self._purpose)
+            self._died = locked.state.lease_holder
+            self.follows_death = self._died.startswith(self._purpose)
             if self._renewal is None:
                 self._renewal = Renewal(self._renew, RING_LEASE, f"ring {self.session.ring!r}")
                 self._renewal.start()
@@ -231,7 +234,7 @@ class RingLease:
         :param ring: the ring as this transaction leaves it
         :param needed: the caller itself needs the ring before the next service
         """
-        self.follows_death = False
+        self.follows_death, self._died = False, ""
         if self.keeps and not needed and self._may_keep(ring):
             self.ring = ring
             self.extend(unit, ring)
@@ -259,7 +262,7 @@ class RingLease:
         self.hold.given_up.add(token)
         with suppress(StoreError):
             with self.hold.store.writing() as unit:
-                unit.rings.drop_lease(self.ring_id, token)
+                unit.rings.drop_lease(self.ring_id, token, self._died)
             self.hold.given_up.discard(token)
         self.hold.apply_soon()
 

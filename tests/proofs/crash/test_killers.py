@@ -161,7 +161,12 @@ def test_without_a_limit_of_attempts_a_killer_holds_up_no_other_queue(
         assert_sound(queue)
 
 
-def test_a_block_between_two_services_hides_no_death(store_uri: str, ring_of: Callable[..., str]) -> None:
+def weigh(origin: str, messages: Any) -> list[Weight]:
+    return [Weight(1, 1) for _ in messages]
+
+
+@pytest.mark.parametrize("weigher", [None, weigh])
+def test_a_block_between_two_services_hides_no_death(store_uri: str, ring_of: Callable[..., str], weigher: Any) -> None:
     ring = ring_of(max_attempts=1)
     with MessageQueue(store_uri, ring) as queue:
         queue.enqueue_messages("a", [b"bad", b"1"])
@@ -169,7 +174,7 @@ def test_a_block_between_two_services_hides_no_death(store_uri: str, ring_of: Ca
         assert not lives_on(store_uri, ring, one_by_one)
         with MessageQueue(store_uri, ring) as queue:
             queue.enqueue_message("other", b"x")
-            queue.blocks.release(queue.blocks.plan(origins="other"))
+            queue.blocks.release(queue.blocks.plan(origins="other", weigher=weigher))
     assert lives_on(store_uri, ring, one_by_one)
     with MessageQueue(store_uri, ring) as queue:
         assert [one.reason for one in queue.set_aside.list(origin="a")] == ["attempts"]
