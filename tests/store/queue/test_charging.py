@@ -424,6 +424,25 @@ def test_the_time_of_a_batch_is_divided_by_planned_weight(make_queue: Maker) -> 
         assert queue.check() == []
 
 
+@pytest.mark.parametrize("charges_time", [False, True])
+def test_the_time_of_an_execution_by_hand_is_charged(make_queue: Maker, charges_time: bool) -> None:
+    queue = make_queue(order="rotation", weigher=TEN, max_attempts=1, charges_time=charges_time)
+    queue.enqueue_message("acme", b"x")
+    block = queue.blocks.plan()
+    report(queue, block, [Yield()])
+    queue.blocks.settle(block)
+    (aside,) = queue.set_aside.list()
+    where = "acme", aside.address.page, aside.address.index, aside.address.index
+    for outcome in (Yield(), Done()):
+        block = queue.blocks.plan_overweight(aside.address, Weight(60_000, 1 << 20))
+        queue.blocks.report(block, [Report(*where, outcome, took=(7, 90_000))])
+        queue.blocks.settle(block)
+    (last,) = rows(queue)[-1].charges.values()
+    assert (last.measured, last.charged.time) == (90_000, 90 if charges_time else 10)
+    assert timed(queue) == {("acme", ""): 90_000}
+    assert queue.check() == []
+
+
 @pytest.mark.parametrize("part", [1, 2, 100])
 def test_the_time_of_a_recorded_end_is_charged_once_in_parts(
     make_queue: Maker, monkeypatch: pytest.MonkeyPatch, part: int

@@ -199,7 +199,8 @@ class Settling:
                 result.processed, result.failed = int(isinstance(outcome, Done)), int(not isinstance(outcome, Done))
                 if isinstance(outcome, Done):
                     working_set.post_all(outcome.enqueue)
-        working_set.charge(claim.origin, Charge(claim.planned))
+        took = 0 if result.returned else self._take_time(0, claim)
+        working_set.charge(claim.origin, Charge(claim.planned, measured=took))
         working_set.processor = None
         self._require(0)
 
