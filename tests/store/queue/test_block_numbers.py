@@ -61,6 +61,17 @@ def test_rings_number_their_blocks_from_one(queues: dict[str, MessageQueue]) -> 
         assert {step.block for step in queue.inspect.history(queue.set_aside.list()[0].address).steps} - {None} == {1}
 
 
+def test_rounds_of_service_between_blocks_hide_no_page_of_the_ledger(queues: dict[str, MessageQueue]) -> None:
+    east = queues["east"]
+    settle_block(east)
+    for _ in range(3):
+        east.enqueue_message("acme", b"x")
+        east.service_queues(lambda delivery: None)
+    settle_block(east)
+    found = east.blocks.list(limit=2, entries=True)
+    assert [(block.id, bool(block.entries)) for block in found] == [(5, True), (1, True)]
+
+
 def test_planned_block_is_named_by_its_number(queues: dict[str, MessageQueue]) -> None:
     east, west = queues.values()
     settle_block(east)

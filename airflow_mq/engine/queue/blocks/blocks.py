@@ -122,7 +122,9 @@ class Blocks:
         top = LATEST if before is None else check_number(before, "a block")
         with self.store.reading() as unit:
             rows = unit.blocks.latest(self.ring_id, wanted, top, limit)
-            pages = ledger_pages(unit, self.ring_id, limit, rows[-1].number, rows[0].number) if entries and rows else ()
+            # Rounds of service are numbered as blocks are, and there may be many between two blocks.
+            numbers = [row.number for row in rows] if entries else []
+            pages = [page for number in numbers for page in ledger_pages(unit, self.ring_id, 1, number, number)]
         found = {page.block: page.entries for page in pages}
         return [self._block(row, (), found.get(row.number, ())) for row in rows]
 
