@@ -125,9 +125,9 @@ class Service:
         keeps, goes_on, met_in_flight = self.lease.keeps, True, False
         with nullcontext() if keeps else self.lease:
             while goes_on:
-                meet_newcomers(self.session)
                 self.ledger, self.has_begun = Ledger(), False
                 try:
+                    meet_newcomers(self.session)
                     with self.holding_ring():
                         ladder = self._walk()
                 except Busy:

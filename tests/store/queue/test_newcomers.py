@@ -12,9 +12,11 @@ import pytest
 from airflow_mq import Delivery, MessageQueue, Weight
 from airflow_mq.engine.queue import walk
 from airflow_mq.engine.queue.inspect import forecast as foreseeing
+from airflow_mq.engine.queue.values import Serviced
 from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.store.working_set import ring as ring_loader
 from airflow_mq.engine.store.working_set.source import Source
+from tests.holding import drop_lease, take_lease
 from tests.proofs.model.clock import Clock
 from tests.store.queue.conftest import Maker
 
@@ -166,6 +168,23 @@ def test_newcomers_of_a_whole_ring_enter_in_bounded_transactions(
     assert len(met) >= 6 and max(met) <= 40
     queue.blocks.release(block)
     assert sorted(queue.inspect.ring_order(1_000)) == names
+
+
+def test_a_call_in_parts_keeps_its_result_if_another_process_takes_the_ring(
+    make_queue: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "MEET_IN_ALL", 1)
+    queue = make_queue(**KINDS["paths"], max_block_queues=1, patience=0.05)
+    other, token = make_queue(), b"t" * 16
+    queue.enqueue_messages([("g/a", b"x"), ("g/b", b"x")])
+
+    def take_ring(result: Serviced) -> None:
+        other.enqueue_messages([(f"g/new{number}", b"x") for number in range(3)])
+        take_lease(other.session, token)
+
+    assert queue.service_queues(lambda delivery: None, progress=take_ring).processed == 1
+    drop_lease(other.session, token)
+    assert queue.service_queues(lambda delivery: None).processed == 4
 
 
 def test_concurrent_dry_runs_are_rejected(make_queue: Maker) -> None:
