@@ -195,6 +195,8 @@ class GroupAttempts(Attempts):
             return
         except (Exception, SystemExit) as error:
             left = self.left(messages, answered)
+            if not left:
+                log.error("the processor failed after its last outcome", exc_info=_shown(error, self.terms))
             if len(left) <= 1:
                 yield from self.noted([(message, _failed(message, error, self.terms)) for message in left], answered)
                 return
@@ -239,10 +241,14 @@ class ArrowAttempts(GroupAttempts):
 
 
 def _failed(message: Delivery, error: BaseException, terms: JobTerms) -> Yield:
-    # The text of a child's error is safe to store already.
-    shown = error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
+    shown = _shown(error, terms)
     log.error("the processor failed on %s; the message is kept", visible(str(message.address)), exc_info=shown)
     return Yield(_reason(error).encode("utf-8", "replace").decode().replace("\0", " ")[:2000])
+
+
+def _shown(error: BaseException, terms: JobTerms) -> BaseException:
+    # The text of a child's error is safe to store already.
+    return error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
 
 
 def _reason(error: BaseException) -> str:

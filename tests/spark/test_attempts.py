@@ -6,11 +6,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from airflow_mq import Batch
 from airflow_mq.spark.attempts import ArrowAttempts, run_here
 from airflow_mq.spark.items import messages_of
 from airflow_mq.spark.terms import JobTerms
+
+
+def answered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the outcome *done* for each message of a batch."""
+    columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
+    outcomes: Any = pa.nulls(batch.num_rows, pa.string())
+    return pa.RecordBatch.from_arrays([*columns, outcomes], ["origin", "priority", "page", "item", "outcome"])
 
 
 def test_messages_of_several_record_batches_are_one_call() -> None:
@@ -21,11 +29,23 @@ def test_messages_of_several_record_batches_are_one_call() -> None:
         calls.append([])
         for batch in batches:
             calls[-1].append(batch.num_rows)
-            columns = [batch.column(name) for name in ("origin", "priority", "page", "item")]
-            outcomes: Any = pa.nulls(batch.num_rows, pa.string())
-            yield pa.RecordBatch.from_arrays([*columns, outcomes], ["origin", "priority", "page", "item", "outcome"])
+            yield answered(batch)
 
     outcomes = list(ArrowAttempts(process, JobTerms(ordered=False, most=1 << 20)).outcomes(messages, run_here))
 
     assert [message.page for message, _ in outcomes] == [0, 1, 2, 3, 4]
     assert len(calls) == 1 and len(calls[0]) > 1 and sum(calls[0]) == 5
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_error_after_the_last_outcome_is_logged(caplog: pytest.LogCaptureFixture, shown: bool) -> None:
+    def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from map(answered, batches)
+        raise ValueError("no commit")
+
+    messages = messages_of([Batch("acme", [b"a", b"b"], 0, 0, block=7)])
+    terms = JobTerms(ordered=False, most=1 << 20, log_texts=shown)
+
+    assert len(list(ArrowAttempts(process, terms).outcomes(messages, run_here))) == 2
+    assert "the processor failed after its last outcome" in caplog.text
+    assert ("ValueError: no commit" in caplog.text) == shown
