@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_494),
-    "lines of store": Budget(9_056),
-    "lines of queue": Budget(11_919),
-    "lines of the engine": Budget(28_469, 19_500),
+    "lines of rules": Budget(7_499),
+    "lines of store": Budget(9_057),
+    "lines of queue": Budget(11_928),
+    "lines of the engine": Budget(28_484, 19_500),
     "lines of the command line": Budget(5_924),
-    "lines of the package": Budget(51_812, 38_000),
+    "lines of the package": Budget(51_833, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
