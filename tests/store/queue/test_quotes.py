@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from airflow_mq import Message, MessageQueue, Weight
+from airflow_mq import LinearWeigher, Message, MessageQueue, Weight
 from airflow_mq.engine.queue.inspect import inspect
 from airflow_mq.engine.queue.inspect import quote as quotes
 from airflow_mq.engine.queue.inspect.forecast import Conditions, foresight
 from airflow_mq.engine.queue.inspect.quote import Offer, Quote, Traffic, quote_of
 from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.priority import book_name
+from airflow_mq.engine.store.working_set import overlay
 from tests.proofs.model.clock import SECOND, Clock
-from tests.store.queue.conftest import Maker
+from tests.store.queue.conftest import Maker, in_airflow
 from tests.store.queue.test_foreseeing import untouched
 
 EVERY = 600
@@ -326,6 +327,55 @@ def test_messages_in_flight_are_settled_before_the_second_block(make_queue: Make
     queue.blocks.plan()
     quote = queue.inspect.quote("acme", count=10, weight=Weight(1, 1), every=60)
     assert quote.blocks == 2
+
+
+def test_a_quote_counts_arrivals_for_as_long_as_events_are_kept(make_queue: Maker, clock: Clock) -> None:
+    """By default, they are kept for a week: with a block a day, the latest 20 blocks are older."""
+    ring = Ring(make_queue(service_weight=LIMIT, keep_events=5 * EVERY), clock, steady)
+    ring.run(25)
+    ring.queue.admin.housekeep()
+    quote = ring.queue.inspect.quote("backfill", count=400, weight=Weight(1_000, 100), seconds=600)
+    took = ring.backfill(400, Weight(1_000, 100))
+    assert quote.blocks is not None and abs(quote.blocks - took) <= max(1, took / 10)
+
+
+def test_all_messages_that_wait_before_it_are_counted(make_queue: Maker) -> None:
+    queue = make_queue(service_weight=Weight(100, 1 << 20))
+    # Each has an inbox row of its own.
+    queue.enqueue_messages("acme", [Message(b"x", f"{number}", Weight(1, 1)) for number in range(1_100)])
+    quote = queue.inspect.quote("acme", count=100, weight=Weight(1, 1), every=60)
+    assert (quote.blocks, quote.left) == (12, 0)
+
+
+def test_a_quote_is_of_the_dag_that_takes_the_origin(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(service_weight=LIMIT)
+    for _ in range(3):
+        for name in ("acme", "bolt"):
+            server, limit = in_airflow(f"DAG '{name}', task 'plan'"), Weight(10_000, 1 << 20)
+            queue.blocks.settle(queue.blocks.plan(server=server, origins=[f"{name}*"], limit=limit))
+            clock.advance(300)
+    quote = queue.inspect.quote("acme", count=20, weight=Weight(1_000, 1), seconds=1)
+    assert (quote.blocks, quote.every, quote.is_partial) == (2, 600.0, False)
+    one = {"count": 1, "weight": Weight(1, 1), "every": 60}
+    with pytest.raises(InvalidInput, match="takes 'cedar': pass the limit of such blocks"):
+        queue.inspect.quote("cedar", **one)
+    assert queue.inspect.quote("cedar", limit=LIMIT, **one).blocks == 1
+
+
+def test_a_quote_charges_by_the_present_weigher(make_queue: Maker) -> None:
+    queue, other = make_queue(service_weight=LIMIT), make_queue()
+    other.admin.change_ring(weigher=LinearWeigher(Weight(7, 0), Weight(0, 0)))
+    assert queue.inspect.quote("acme", [b"x"] * 2, every=60).charge == Weight(14, 0)
+
+
+def test_a_forecast_has_all_messages_that_become_due_together(
+    make_queue: Maker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlay, "MOST_DUE", {"most": 2})
+    queue = make_queue(service_weight=LIMIT)
+    for payload in b"12345":
+        queue.enqueue_message("acme", bytes([payload]), not_before=30)
+    assert [block.messages for block in queue.inspect.forecast(9, every=60)] == [0, 2, 2, 1]
 
 
 def test_no_transaction_waits_for_the_messages_of_a_quote(make_queue: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

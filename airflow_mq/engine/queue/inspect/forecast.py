@@ -231,13 +231,16 @@ class Foresight:
                 self.settle(block.claims)
                 self.pass_time(every)
 
-    def pace(self, every: float | timedelta | str | None = None) -> Pace:
-        """Return when the next blocks come: each so long after the one before, or as the latest server plans them."""
+    def pace(self, every: float | timedelta | str | None = None, origin: str | None = None) -> Pace:
+        """Return when the next blocks come: each so long after the one before, or as the latest server plans them.
+
+        :param origin: the latest server that takes this origin
+        """
         if every is not None:
             return Pace(every=check_seconds(every, "time between two blocks"))
         unit, ring = self.overlay.unit, self.session.ring_id
         servicing = Servicing.read(unit, ring, self.overlay.now, self.config)
-        latest = next(iter(servicing.servers), None)
+        latest = next((one for one in servicing.servers if origin is None or one.takes(origin)), None)
         usual = servicing.usual_interval(latest) if latest else None
         if latest is None or usual is None:
             return AT_ONCE
@@ -329,8 +332,8 @@ class Foresight:
 
 
 @contextmanager
-def foresight(session: RingSession, conditions: Conditions) -> Iterator[Foresight]:
-    """Yield a forecast under the limit of the latest server, unless the conditions contain one.
+def foresight(session: RingSession, conditions: Conditions, origin: str | None = None) -> Iterator[Foresight]:
+    """Yield a forecast under the limit of the latest server that takes the origin, unless the conditions contain one.
 
     One dry run or forecast runs at a time per process, because each holds the queues of its blocks in memory.
     """
@@ -343,8 +346,11 @@ def foresight(session: RingSession, conditions: Conditions) -> Iterator[Foresigh
     try:
         with session.store.reading() as unit:
             servers = servers_of(unit, session.ring_id) if conditions.limit is None else []
-            if servers and (servers[0].limit is not None or servers[0].patterns is not None):
-                conditions = conditions.of(servers[0])
+            takers = [server for server in servers if origin is None or server.takes(origin)]
+            if servers and not takers:
+                raise InvalidInput(f"no DAG or program of this ring takes {origin!r}: pass the limit of such blocks")
+            if takers and (takers[0].limit is not None or takers[0].patterns is not None):
+                conditions = conditions.of(takers[0])
             yield Foresight(session, unit, conditions)
     finally:
         _LOOKING_AHEAD.release()

@@ -463,7 +463,7 @@ class Inspect:
         :param count: instead, a number of messages, of this weight each
         :param weight: the weight of each message that has none of its own
         :param priority: of messages without their own; all have the same one
-        :param limit: limit of the blocks; by default, that of the latest DAG or program
+        :param limit: limit of the blocks; by default, that of the latest DAG or program that takes the origin
         :param every: time between two blocks; by default, the usual one of that DAG or program
         :param seconds: time after which the quote ends, and is partial
         """
@@ -472,6 +472,7 @@ class Inspect:
         name = book_name(check_origin(origin), check_priority(priority))
         # Without it, a ring that had no high message yet reads none.
         changes = {"high": True} if priority == HIGH else {}
+        self._session.reread_config()
         offer = Offer(self._session.config.changed(**changes), name, None if weight is None else Weight.of(weight))
         with closing(offer.call):
             # The caller's iterator may be slow, and a transaction must not wait for it.
@@ -479,8 +480,8 @@ class Inspect:
                 offer.add(messages)
             else:
                 offer.add_alike(check_number(count, "a number of messages"))
-            with foresight(self._session, Conditions(limit, seed=bytes(16), changes=changes)) as future:
-                pace = future.pace(every)
+            with foresight(self._session, Conditions(limit, seed=bytes(16), changes=changes), origin) as future:
+                pace = future.pace(every, origin)
                 if not pace.every:
                     why = "it is not known how often blocks come" if every is None else "blocks cannot come every 0 s"
                     raise InvalidInput(f"{why}: pass every, for example 10m (--every 10m)")

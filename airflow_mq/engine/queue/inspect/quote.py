@@ -103,11 +103,12 @@ class Traffic:
 
     @classmethod
     def latest(cls, unit: Unit, ring: int, config: RingConfig, now: int) -> Traffic:
-        """Return what the latest blocks of a ring processed; what was processed last comes first."""
-        pages = unit.ledger.heads(ring, REPLAYED + 1)
-        begin, before, read = pages[-1].at if pages else now, LATEST, 0
+        """Return what the latest blocks of a ring processed, as far as events are kept; the latest comes first."""
+        pages, kept = unit.ledger.heads(ring, REPLAYED + 1), now - int(config.keep_events * 1_000_000)
+        begin = next((page.at for page in pages if page.at <= kept), pages[-1].at if pages else now)
+        since, before, read = max(begin, kept), LATEST, 0
         traffic = cls(config, now - begin)
-        while rows := [row for row in unit.events.recent(ring, before, ROWS) if row.at > begin]:
+        while rows := [row for row in unit.events.recent(ring, before, ROWS) if row.at > since]:
             for row in rows:
                 for run in runs_of(row):
                     if run.fate in (Fate.PROCESSED, Fate.DECLINED):
@@ -115,8 +116,8 @@ class Traffic:
             before, read = rows[-1].id, read + len(rows)
             if read >= MOST_ROWS:
                 # There are more, so that these are from a shorter time.
-                begin = rows[-1].at
-                traffic.length = now - begin
+                since = rows[-1].at
+                traffic.length = now - since
         return traffic
 
     def add(self, after: int, name: str, weights: Sequence[Weight]) -> None:
@@ -239,7 +240,8 @@ def quote_of(future: Foresight, offer: Offer, pace: Pace, seconds: float, traffi
     free = Course(Foresight(session, unit, future.conditions), pace, traffic)
     burdened = Course(future, pace, traffic)
     burdened.future.overlay.arrive(offer.call.rows())
-    wanted = sum(state.ready for state in queue_states(unit, burdened.future.working_set(), [name], exact=False))
+    states = queue_states(unit, burdened.future.working_set(), [name], most=LATEST, exact=False)
+    wanted = sum(state.ready for state in states)
     blocks, finished_at, stopped, is_partial, set_aside = None, None, "", False, 0
     for number in range(1, MOST_BLOCKS + 1):
         block = burdened.step()

@@ -64,6 +64,8 @@ class Overlay(Source):
         self.settings_said = dict(settings or {})
         self.anew = anew
         self.now = unit.now()
+        #: When the last delayed row that joined its queue here was due, and its id.
+        self._joined = self.now, LATEST
         self._next_id = FIRST_ID
         self._books: dict[str, BookRow] = {}
         self._groups: dict[str, GroupRow] | None = None
@@ -118,8 +120,10 @@ class Overlay(Source):
 
     def pass_time(self, microseconds: int) -> None:
         """Let time pass: messages that are due by then join their queues."""
-        before, self.now = self.now, self.now + microseconds
-        due = self.unit.inbox.delayed(self.ring_id, before, LATEST, MOST_DUE["most"], until=self.now)
+        self.now += microseconds
+        due = self.unit.inbox.delayed(self.ring_id, *self._joined, MOST_DUE["most"], until=self.now)
+        if due:
+            self._joined = due[-1][0], due[-1][1].id
         self.arrive(row for _, row in due)
         self.arrive(posted_row(0, one.posted) for one in self._put_off if one.due <= self.now)
         self._put_off = [one for one in self._put_off if one.due > self.now]
