@@ -176,12 +176,13 @@ class Bucket:
         self.refilled_to, self.needs, self.wake_at = stored.refilled_to, stored.needs, stored.wake_at
         self.exhausted_at = stored.exhausted_at
         self.owed = list(stored.owed)
-        #: What each part held before the high messages of this walk, and what of it is kept for regular ones.
-        self.whole: list[int] = []
+        #: What of each part this walk keeps for regular messages.
         self.kept: list[int] = []
         #: Parts for which regular messages wait in this walk.
         self.wanted: set[int] = set()
         self.refill(now)
+        #: What each part held before this walk, or before its high messages.
+        self.whole = self.left[:]
 
     @property
     def balance(self) -> Balance:
@@ -256,7 +257,7 @@ class Bucket:
 
     def owe(self, parts: int) -> None:
         """Add parts of what was taken since the last call, or since `keep`, to what regular messages are owed."""
-        taken = [before - left for before, left in zip(self.whole, self.left)]
+        taken = [max(before - left, 0) for before, left in zip(self.whole, self.left)]
         self.owed = [max(owed + grains * parts // BLOCK_PARTS, 0) for owed, grains in zip(self.owed, taken)]
         self.whole = self.left[:]
 

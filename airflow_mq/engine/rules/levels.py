@@ -55,14 +55,15 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
     (high,) = above
     ladder, working_set = regular.ladder, regular.working_set
     meter, limit, most = ladder.meter, ladder.meter.limit, ladder.most_queues
+    regular_parts = int(working_set.config.kept_for_regular * BLOCK_PARTS)
     if high.ring.head() is None:
         regular.run(guaranteed)
+        _pay_budgets(working_set, regular_parts)
         _owe(working_set, 0)
         return
     #: Number of high queues that may be serviced before regular ones.
     places = None if most is None else max(int(most * (1 - working_set.config.kept_for_regular)), 1)
     # A later part of a call divides what the first one left of its shares.
-    regular_parts = int(working_set.config.kept_for_regular * BLOCK_PARTS)
     share = 0 if ladder.is_resumed else regular_parts
     kept = share + (working_set.debt if working_set.own_debt is None else working_set.own_debt)
     is_first = kept < BLOCK_PARTS
@@ -73,17 +74,13 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
         high.run()
         ladder.kept_parts = 0
         meter.limit = limit
-    shared = [bucket for bucket in working_set.buckets.values() if bucket.kept]
-    for bucket in shared:
-        bucket.owe(regular_parts)
+    for bucket in working_set.buckets.values():
+        if bucket.kept:
+            bucket.owe(regular_parts)
     before = meter.consumed
     ladder.most_queues = most if most is None or places is None or is_first else max(most - places, 1)
     regular.run(guaranteed)
-    for bucket in shared:
-        bucket.owe(regular_parts - BLOCK_PARTS)
-        bucket.owed = [owed if part in bucket.wanted else 0 for part, owed in enumerate(bucket.owed)]
-        bucket.kept, bucket.wanted = [], set()
-        working_set.changes.buckets.add(bucket.path)
+    _pay_budgets(working_set, regular_parts)
     used = parts_of(limit)(meter.since(before))
     is_owed = any(True for _ in regular.stopped()) and (not ladder.is_full or ladder.has_parts or places == most)
     # Earlier parts of this call may have left regular queues that are ready.
@@ -109,6 +106,16 @@ def _part(high: Order, parts: int) -> Weight:
             need = need.plus(first)
             return part if need.exceeds(whole) else part.at_least(need)
     return part
+
+
+def _pay_budgets(working_set: WorkingSet, regular_parts: int) -> None:
+    """Reduce what budgets owe to regular messages by what these took; nothing is owed for what they do not wait for."""
+    for bucket in working_set.buckets.values():
+        if bucket.kept or (any(bucket.owed) and bucket.left != bucket.whole):
+            bucket.owe(regular_parts - BLOCK_PARTS)
+            bucket.owed = [owed if part in bucket.wanted else 0 for part, owed in enumerate(bucket.owed)]
+            bucket.kept, bucket.wanted = [], set()
+            working_set.changes.buckets.add(bucket.path)
 
 
 def _owe(working_set: WorkingSet, parts: int) -> None:

@@ -279,6 +279,29 @@ def test_high_messages_take_all_of_a_budget_that_no_regular_ones_wait_for(make_q
     assert _levels(plan(queue)) == {"high": 4, "regular": 4}
 
 
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("order", ["rotation", "deficit"])
+def test_regular_messages_are_paid_while_no_high_ones_wait(
+    make_queue: Maker, clock: Clock, order: str, others: bool
+) -> None:
+    queue = make_queue(order=order, high=True, service_weight=Weight(1_000, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/second", burst=10)
+    queue.enqueue_messages("acme", [b"x"] * 400)
+    queue.enqueue_message("acme", b"x", weight=Weight(100, 0), priority="high")
+    block = plan(queue)
+    assert _levels(block) == {"high": 100, "regular": 0}
+    finish(queue, block)
+    for _ in range(30):
+        clock.advance(1)
+        if others:
+            queue.enqueue_message("birch", b"x", priority="high")
+        run(queue)
+    queue.enqueue_messages("acme", [b"x"] * 40, priority="high")
+    clock.advance(1)
+    # They have got more than the half of what the high message took.
+    assert _levels(plan(queue)) == {"high": 5, "regular": 5}
+
+
 @pytest.mark.parametrize("metering", [False, True])
 def test_a_service_in_place_shares_budgets_among_levels(ring: MessageQueue, clock: Clock, metering: bool) -> None:
     def process(delivery: Any) -> None:
