@@ -110,6 +110,7 @@ class RoomForSent:
 
     def __call__(self, delivery: Delivery, entries: Sequence[Posted]) -> None:
         """Raise `QueueFull` if there is no room for these messages of a delivery."""
+        self.session.refresh_config()
         if not self.session.has_quotas:
             return
         with self._lock:

@@ -182,6 +182,22 @@ def test_an_open_sender_notices_a_quota(make_queue: Any, monkeypatch: pytest.Mon
         other.enqueue_message("a", b"x")
 
 
+def test_an_open_service_notices_a_quota(make_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, other = make_queue(), make_queue()
+    queue.admin.set_origin("b", quota=10)
+    queue.enqueue_message("a", b"1")
+    monkeypatch.setattr(session_module, "CONFIG_AGE", -1.0)
+    refused: list[QueueFull] = []
+
+    def forward(delivery: Any) -> None:
+        with pytest.raises(QueueFull) as error:
+            delivery.enqueue("b", b"x" * 11)
+        refused.append(error.value)
+
+    other.service_queues(forward, origins=["a"])
+    assert len(refused) == 1 and stored(queue, "b") == 0
+
+
 @pytest.mark.parametrize(("paths", "headers"), [(False, False), (True, False), (True, True)])
 def test_what_is_stored_is_exact(make_queue: Any, paths: bool, headers: bool) -> None:
     """After any operations, the quota counts what exact footprints and the delayed rows add up to."""
