@@ -513,6 +513,16 @@ def test_explain_names_the_budget_that_messages_before_use_up(ring: MessageQueue
     assert found.remedies[-1].startswith("nothing but time, or a larger rate or burst: airflow-mq queue set acme")
 
 
+def test_explain_names_the_budget_of_a_group_that_other_queues_use_up(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue(order="deficit", paths=True, service_weight=Weight(100, 1 << 20), weigher=UNIT)
+    queue.admin.set_origin("acme", rate="10ms/hour", burst=6)
+    queue.enqueue_messages((name, b"x") for name in ["acme/a", "acme/b"] * 20)
+    for name in ("acme/a", "acme/b"):
+        found = queue.inspect.explain_message(Address(name, 0, 19))
+        assert found.reason == "budget"
+        assert found.sentence.endswith("waits for time to pass: the budget of acme is used up by messages before it.")
+
+
 def test_a_larger_rate_wakes_at_once(ring: MessageQueue, clock: Clock) -> None:
     ring.admin.set_origin("acme", rate="10ms/day", burst=5)
     ring.enqueue_messages("acme", [b"x"] * 20)

@@ -330,10 +330,9 @@ class _Question:
         if self.asked.has_many_newcomers:
             return self._answer("new")
         first: ForecastBlock | None = None
-        visits, blocks, note, is_spent = 0, self.ahead, "", False
+        visits, blocks, note = 0, self.ahead, ""
         for block in self.future.blocks(self.ahead):
             first = first or block
-            is_spent = is_spent or block.queue(self.origin, priority_of(self.name)).reason == BUDGET
             verdict = block.verdict(address)
             if verdict is not None:
                 return self._is_taken(address, first, block, verdict)
@@ -341,7 +340,7 @@ class _Question:
             if visits >= MOST_VISITS and block.number < self.ahead:
                 blocks, note = block.number, "; an explanation forecasts no more blocks of this size"
                 break
-        if is_spent:
+        if self.future.working_set().book(self.name).skipped == BUDGET:
             # No time passes in this forecast.
             whose = [bucket.path for bucket in self.working_set.buckets_of(self.book)]
             return self._answer("budget spent", whose=" or ".join(whose), name=whose[-1])
