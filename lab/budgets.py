@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_499),
-    "lines of store": Budget(9_057),
-    "lines of queue": Budget(11_928),
-    "lines of the engine": Budget(28_484, 19_500),
+    "lines of rules": Budget(7_507),
+    "lines of store": Budget(9_061),
+    "lines of queue": Budget(11_937),
+    "lines of the engine": Budget(28_505, 19_500),
     "lines of the command line": Budget(5_924),
-    "lines of the package": Budget(51_833, 38_000),
+    "lines of the package": Budget(51_854, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
