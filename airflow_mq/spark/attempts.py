@@ -221,7 +221,7 @@ class BatchAttempts(GroupAttempts):
             )
         outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
         for message, outcome in zip(group, outcomes):
-            yield message, going_on(outcome, message.headers)
+            yield message, going_on(outcome, message.headers, self.terms.most_headers)
 
 
 class ArrowAttempts(GroupAttempts):

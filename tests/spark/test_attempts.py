@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_mq import Batch
-from airflow_mq.spark.attempts import ArrowAttempts, run_here
+from airflow_mq import Batch, Done, Message, batch_processor
+from airflow_mq.engine.rules.message import Attributes
+from airflow_mq.engine.rules.page import Facts
+from airflow_mq.spark.attempts import ArrowAttempts, BatchAttempts, MessageAttempts, run_here
 from airflow_mq.spark.items import messages_of
 from airflow_mq.spark.terms import JobTerms
 
@@ -49,3 +51,15 @@ def test_an_error_after_the_last_outcome_is_logged(caplog: pytest.LogCaptureFixt
     assert len(list(ArrowAttempts(process, terms).outcomes(messages, run_here))) == 2
     assert "the processor failed after its last outcome" in caplog.text
     assert ("ValueError: no commit" in caplog.text) == shown
+
+
+def test_a_sent_message_has_the_trace_of_its_message_if_its_headers_have_room() -> None:
+    terms, traced = JobTerms(ordered=False, most=100, most_headers=60), {"traceparent": "x" * 20}
+    facts, own = Facts({}, {}, {0: Attributes(headers=traced)}), {"own": "v" * 30}
+    done = Done(enqueue=[("b", Message(b"1", headers=own)), ("b", b"2")])
+    by_message = MessageAttempts(lambda delivery: done, terms)
+    for attempts in (by_message, BatchAttempts(batch_processor(lambda batch: [done]), terms)):
+        messages = messages_of([Batch("a", [b"0"], 0, 0, block=7, _facts=lambda: facts)])
+        ((_, outcome),) = attempts.outcomes(messages, run_here)
+        assert isinstance(outcome, Done)
+        assert [dict(sent.attributes.headers) for sent in outcome.enqueue] == [own, traced]

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_mq import BadFormat, Batch, Done, MessageQueue, Processor, Weight, Yield, ticker
+from airflow_mq import BadFormat, Batch, Done, Message, MessageQueue, Processor, Weight, Yield, ticker
 from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.errors import InvalidInput, StoreUnreachable, TokenRefused
 from airflow_mq.engine.rules.message import message_ids
@@ -57,6 +57,18 @@ def test_each_message_gets_the_outcome_that_it_asks_for(either_store: str, make_
     assert left(queue, "c") == [b"sent along", b"sent with the outcome"]
     assert [one.address.index for one in queue.set_aside.list("b")] == [1]
     assert queue.inspect.fits()[0].count == 1
+
+
+def test_a_long_trace_of_a_message_keeps_no_other_from_its_outcome(make_ring: MakeRing) -> None:
+    queue, routes = make_ring(), processors()
+    queue.enqueue_message("a", b"1", headers={"traceparent": "x", "tracestate": "y" * 16_300})
+    queue.enqueue_message("b", b"2")
+    block, done = queue.blocks.plan(), Done(enqueue=[("c", Message(b"3", headers={"own": "v" * 100}))])
+
+    run_in_place(queue, block.token, routes, whole(routes), function=lambda delivery: done)
+
+    assert queue.blocks.settle(block).processed == 2
+    assert left(queue, "c") == [b"3", b"3"]
 
 
 def test_an_ordered_origin_stops_where_a_message_goes_back(make_ring: MakeRing, tried_folder: Path) -> None:

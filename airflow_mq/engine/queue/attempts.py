@@ -20,7 +20,7 @@ from ..rules.claims import Scales, Stretches
 from ..rules.errors import BlobMissing, InvalidInput, InvalidOutcome
 from ..rules.events import WRONG
 from ..rules.judging import Decision
-from ..rules.message import Posted
+from ..rules.message import Posted, header_bytes
 from ..rules.outcome import (
     DONE,
     Done,
@@ -143,21 +143,25 @@ def checked(answer: Answer, delivery: Delivery, bounds: SendBounds, *, traced: b
     outcome = check_outcome(outcome_of(answer), *bounds)
     if sent and isinstance(outcome, Done):
         outcome = replace(outcome, enqueue=[*sent, *outcome.enqueue])
-    return going_on(outcome, delivery.headers) if traced else outcome
+    return going_on(outcome, delivery.headers, bounds[2]) if traced else outcome
 
 
-def going_on(outcome: Outcome, headers: Mapping[str, str]) -> Outcome:
-    """Return an outcome whose new messages carry the trace of their message."""
+def going_on(outcome: Outcome, headers: Mapping[str, str], most: int) -> Outcome:
+    """Return an outcome whose new messages carry the trace of their message if their headers have room for it.
+
+    :param most: largest number of bytes of all headers of one message
+    """
     if isinstance(outcome, Done) and outcome.enqueue and traces.is_traced(headers):
-        return replace(outcome, enqueue=[_traced_on(posted, headers) for posted in outcome.enqueue])
+        return replace(outcome, enqueue=[_traced_on(posted, headers, most) for posted in outcome.enqueue])
     return outcome
 
 
-def _traced_on(posted: Posted, headers: Mapping[str, str]) -> Posted:
+def _traced_on(posted: Posted, headers: Mapping[str, str], most: int) -> Posted:
     own = posted.attributes
-    if traces.is_traced(own.headers):
+    both = {**traces.handed_on(headers), **own.headers}
+    if traces.is_traced(own.headers) or header_bytes(both) > most:
         return posted
-    return posted._replace(attributes=own._replace(headers={**traces.handed_on(headers), **own.headers}))
+    return posted._replace(attributes=own._replace(headers=both))
 
 
 def traced(processor: Processor) -> Processor:
@@ -350,7 +354,7 @@ class Batching(InPlace):
             ladder.refund(total)
             raise
         if answers and working_set.traces and (headers := batch.headers):
-            answers = list(map(going_on, answers, headers))
+            answers = [going_on(answer, own, working_set.config.max_headers) for answer, own in zip(answers, headers)]
         working_set.post_all(sent)
         if answers is None:
             record_done(ladder.working_set, book, page, first, weights)
