@@ -198,7 +198,7 @@ def unpack_weight(data: bytes | None) -> Weight | None:
 
 
 def read_json(data: Any) -> Any:
-    """Return the value of stored JSON, which a connection of the caller to PostgreSQL has read already."""
+    """Return the value of stored JSON; a value that is read already stays as it is."""
     try:
         return json.loads(data) if isinstance(data, (str, bytes)) else data
     except (ValueError, RecursionError) as error:

@@ -77,13 +77,15 @@ def _driver_of(connection: Any) -> tuple[Any, bool]:
 
 
 class _PlainConnection:
-    """The caller's connection, with rows as tuples and without the caller's cursor settings."""
+    """The caller's connection, with rows as tuples, JSON as text, and without the caller's cursor settings."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
 
     def cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
-        return psycopg.Cursor(self.connection, row_factory=tuple_row)
+        cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
+        postgres.keep_json(cursor)
+        return cursor
 
     def execute(self, query: bytes) -> psycopg.Cursor[tuple[Any, ...]]:
         return self.cursor().execute(query)
@@ -168,26 +170,29 @@ def _check_database(store: PostgresStore, unit: Unit) -> None:
 def _on_sqlite(store: SqliteStore, connection: object, begun: bool, known: bool) -> Iterator[Unit]:
     if not isinstance(connection, sqlite3.Connection):
         raise ConnectionUnfit(f"the queue is on SQLite, and this is a {_name(connection)}; it takes {TAKEN}")
-    # Rows as tuples; a unit has read the answer to a statement before it runs the next one.
-    plain = _cursor_of(connection)
-    plain.row_factory = None
+    # Rows as tuples, and text as such; a unit has read the answer to a statement before it runs the next one.
+    plain, theirs = _cursor_of(connection), connection.text_factory
+    plain.row_factory, connection.text_factory = None, str
     unit = SqliteUnit(store, plain)  # type: ignore[arg-type]
-    with sqlite.translated(store.path):
-        store.refuse_replaced()
-        if not known:
-            _check_file(store, plain)
-        _refuse_no_transaction(connection, plain, begun)
-        store.point("savepoint")
-        plain.execute(f"SAVEPOINT {_SAVEPOINT}")
-        try:
+    try:
+        with sqlite.translated(store.path):
+            store.refuse_replaced()
             if not known:
-                require_version(unit.rows("schema_version")[0][0])
-            yield unit
-            store.point("release")
-            plain.execute(f"RELEASE {_SAVEPOINT}")
-        except BaseException as error:
-            _back_to_savepoint(connection, plain, error, store.path)
-            raise
+                _check_file(store, plain)
+            _refuse_no_transaction(connection, plain, begun)
+            store.point("savepoint")
+            plain.execute(f"SAVEPOINT {_SAVEPOINT}")
+            try:
+                if not known:
+                    require_version(unit.rows("schema_version")[0][0])
+                yield unit
+                store.point("release")
+                plain.execute(f"RELEASE {_SAVEPOINT}")
+            except BaseException as error:
+                _back_to_savepoint(connection, plain, error, store.path)
+                raise
+    finally:
+        connection.text_factory = theirs
 
 
 def _back_to_savepoint(connection: sqlite3.Connection, plain: sqlite3.Cursor, error: BaseException, path: Path) -> None:
@@ -202,8 +207,8 @@ def _back_to_savepoint(connection: sqlite3.Connection, plain: sqlite3.Cursor, er
 
 def _check_file(store: SqliteStore, plain: sqlite3.Cursor) -> None:
     path = store.path
-    files = [(_text(name), _text(file)) for _, name, file in plain.execute("PRAGMA database_list")]
-    same = [name for name, file in files if file and os.path.exists(file) and os.path.samefile(file, path)]
+    files = plain.execute("PRAGMA database_list")
+    same = [name for _, name, file in files if file and os.path.exists(file) and os.path.samefile(file, path)]
     if "main" in same:
         return
     if same:
@@ -236,11 +241,6 @@ def _refuse_no_transaction(connection: sqlite3.Connection, plain: sqlite3.Cursor
         "this connection has no open transaction; begin one (connection.execute('BEGIN IMMEDIATE')), or write rows of "
         "your own first where the driver begins by itself"
     )
-
-
-def _text(value: str | bytes) -> str:
-    """Return text; the caller's connection may return it as bytes."""
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _name(connection: object) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import AdaptContext
 from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
 
@@ -386,8 +387,7 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
     :param patience: seconds to wait for the answer to a statement; by default a little longer than the server's limit
     """
     opened = _opened(PipelinedConnection, address, autocommit=True)
-    # As SQLite returns it: most of it is compared, or read once for many rows.
-    set_json_loads(lambda text: text.decode() if isinstance(text, bytes) else text, opened)
+    keep_json(opened)
     opened.patience = address.statement_timeout + GRACE if patience is None else patience
     try:
         with translated():
@@ -402,6 +402,11 @@ def connect(address: StoreAddress, *settings: str, patience: float | None = None
         opened.close()
         raise
     return opened
+
+
+def keep_json(context: AdaptContext) -> None:
+    """Let a connection or cursor return JSON as text, as SQLite does: most is compared, or read once for many rows."""
+    set_json_loads(lambda text: text.decode() if isinstance(text, bytes) else text, context)
 
 
 def configuring(settings: Iterable[str], backend: int = 0) -> bytes:

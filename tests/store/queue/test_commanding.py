@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import json
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import pytest
 import sqlalchemy
 import sqlalchemy.orm
 from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from airflow_mq import Done, Message, MessageQueue, Weight, Yield
@@ -511,6 +515,37 @@ def test_sqlite_connection_must_be_in_a_transaction(tmp_path: Path) -> None:
             queue.commands(push_full).push("b", b"x" * 60_000).execute()
     for connection in (late, push_full):
         connection.close()
+    queue.close()
+
+
+@pytest.mark.postgres
+def test_a_command_reads_json_in_its_own_way(pg_uri: str) -> None:
+    queue = Maker(pg_uri)(max_origins=1)
+    with psycopg.connect(pg_uri) as connection:
+        set_json_loads(partial(json.loads, parse_float=Decimal), connection)
+        assert queue.commands(connection).push("a", Message(b"1", key="k")).execute().count == 1
+        with pytest.raises(TooManyOrigins):
+            queue.commands(connection).push("b", b"2").execute()
+        assert connection.execute("SELECT '1.5'::jsonb").fetchone() == (Decimal("1.5"),)
+    assert payloads(queue, "a") == [b"1"]
+    queue.close()
+
+
+def test_a_command_reads_text_in_its_own_way(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    queue = Maker(f"sqlite:///{path}")(max_origins=2)
+    queue.enqueue_messages("a", [b"1", b"2"])
+    first, connection = next_of(queue, "a"), sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = bytes
+    connection.execute("BEGIN IMMEDIATE")
+    commands = queue.commands(connection)
+    commands.transfer(first, "b").execute()
+    with pytest.raises(TooManyOrigins):
+        commands.push("c", b"3").execute()
+    assert connection.execute("SELECT 'text'").fetchone() == (b"text",)
+    connection.execute("COMMIT")
+    connection.close()
+    assert payloads(queue, "b") == [b"1"]
     queue.close()
 
 
