@@ -27,7 +27,7 @@ from ..engine.rules.errors import (
     TokenRefused,
 )
 from ..engine.rules.judging import bounds_of
-from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported, Yield
+from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported, Yield, send_bounds
 from ..engine.rules.settle import Answers
 from ..processors import Part, Processor, Processors
 from .arguments import BLOCK, STORE
@@ -215,7 +215,7 @@ def terms_of(queue: MessageQueue, block: Block) -> JobTerms:
         ordered=config.ordered,
         most=config.max_message_len,
         largest=bounds.limit,
-        permit=queue.session.permit,
+        permit=send_bounds(config, queue.session.permit)[1],
         log_texts=failures.texts_allowed(),
         most_headers=config.max_headers,
         block=block.id,

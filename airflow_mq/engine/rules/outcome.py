@@ -11,7 +11,7 @@ from .characters import shown
 from .config import MOST_HEADERS, RingConfig
 from .errors import InvalidOutcome
 from .message import ID_BYTES, MOST_TEXT_BYTES, Attributes, Message, Posted, check_payload
-from .patterns import OPEN, Permit
+from .patterns import OPEN, Permit, strict
 from .priority import REGULAR, book_name, check_priority, origin_of, priority_of
 from .weight import Weight
 
@@ -125,7 +125,7 @@ SendBounds: TypeAlias = "tuple[int, Permit, int]"
 
 def send_bounds(config: RingConfig, permit: Permit) -> SendBounds:
     """Return the bounds of the messages that a processor enqueues."""
-    return config.max_message_len, permit, config.max_headers
+    return config.max_message_len, permit if config.invisible_origins else strict(permit), config.max_headers
 
 
 def check_outcome(answer: Outcome, most: int, permit: Permit = OPEN, most_headers: int = MOST_HEADERS) -> Outcome:

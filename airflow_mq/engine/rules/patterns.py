@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
 
 from .characters import listed
 from .errors import InvalidInput, NotPermitted
-from .message import check_origin
+from .message import check_origin, check_visible
 from .priority import REGULAR, origin_of
 
 #: Limits: the length of a pattern, the number of patterns of a block, and the length of all patterns of a permit.
@@ -67,6 +67,8 @@ class Permit:
     origins: str | None = None
     #: The only permitted priority: `regular`, or None for both.
     priority: str | None = None
+    #: Whether origins with invisible characters are refused.
+    visible: bool = False
 
     def __post_init__(self) -> None:
         origins: object = self.origins
@@ -87,7 +89,7 @@ class Permit:
 
         :raises NotPermitted: if the connection does not permit it.
         """
-        text = check_origin(origin)
+        text = check_visible(check_origin(origin)) if self.visible else check_origin(origin)
         if self.origins is not None and not _rule(tuple(self.origins.split("|"))).match(text):
             raise NotPermitted(
                 f"this connection may send with origins that match {self.origins!r}, and {text[:80]!r} does not; "
@@ -111,3 +113,9 @@ class Permit:
 
 
 OPEN = Permit()
+
+
+@lru_cache(64)
+def strict(permit: Permit) -> Permit:
+    """Return a permit that also refuses origins with invisible characters."""
+    return replace(permit, visible=True)

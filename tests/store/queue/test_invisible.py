@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_mq import MessageQueue
+from airflow_mq import Done, MessageQueue
 from airflow_mq.adapters import Received, receive
 from airflow_mq.adapters.landing import LandingFolder
 from airflow_mq.cli.output import shown
+from airflow_mq.engine.queue.values import Report
 from airflow_mq.engine.rules.characters import quoted, visible
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidOrigin
 from airflow_mq.engine.rules.message import Message
@@ -70,6 +71,22 @@ def test_stored_invisible_origin_is_serviced(queue: MessageQueue) -> None:
     assert seen == [b"one", b"two"] and queue.check() == []
     with pytest.raises(ConfigRefused, match="true or false"):
         queue.admin.change_ring(invisible_origins="yes")
+
+
+def test_processors_cannot_send_to_invisible_origins(queue: MessageQueue) -> None:
+    origin = "ac\u200bme"
+    done = Done(enqueue=[(origin, b"x")])
+    queue.enqueue_message("a", b"1")
+    for send in (lambda delivery: done, lambda delivery: delivery.enqueue(origin, b"x")):
+        assert queue.service_queues(send).processed == 0
+    block = queue.blocks.plan()
+    with pytest.raises(InvalidOrigin, match="U\\+200B"):
+        queue.blocks.report(block, [Report("a", 0, 0, 0, done)])
+    queue.blocks.release(block)
+    assert [name for name, _ in queue.footprints()] == ["a"]
+    queue.admin.change_ring(invisible_origins=True)
+    assert queue.service_queues(lambda delivery: done, origins="a").processed == 1
+    assert [name for name, _ in queue.footprints()] == [origin]
 
 
 def test_landing_folder_rejects_an_invisible_origin(sqlite_queue: MessageQueue, tmp_path: Path) -> None:
