@@ -281,8 +281,9 @@ class RingSession:
 
     def tell_listeners(self) -> None:
         """Cut sent messages into pages, and call the listeners."""
-        if self.listeners:
-            # If another process holds the ring, that process cuts the pages. The messages are stored in any case.
+        # A service that runs around this call, or another process that holds the ring, cuts the pages itself. The
+        # messages are stored in any case.
+        if self.listeners and not is_inside(self.place):
             with suppress(Busy, StoreError), self.hold.transaction(patience=0):
                 pass
 

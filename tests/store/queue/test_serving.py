@@ -495,6 +495,24 @@ def test_listeners_get_messages_sent_by_others_before(make_queue: Maker) -> None
     assert calls == [("acme", Footprint(1, 1, 2, 2)), ("globex", Footprint(1, 1, 1, 1))]
 
 
+def test_a_send_below_a_service_of_another_ring_is_stored_once(make_queue: Maker) -> None:
+    calls: list[str] = []
+    queue = make_queue(order="rotation", listeners=[lambda origin, _: calls.append(origin)])
+    other, seen = make_queue("other", order="rotation"), list[tuple[bytes, int]]()
+    queue.enqueue_message("acme", b"a")
+    other.enqueue_message("b", b"b")
+
+    def send(delivery: Delivery) -> None:
+        queue.enqueue_message("acme", b"c")
+
+    def process(delivery: Delivery) -> None:
+        seen.append((delivery.payload, other.service_queues(send).processed))
+
+    for _ in range(2):
+        queue.service_queues(process)
+    assert seen == [(b"a", 1), (b"c", 0)] and set(calls) == {"acme"}
+
+
 @pytest.mark.parametrize("paired", [False, True])
 def test_listeners_hear_of_a_call_that_ends_with_a_used_key(make_queue: Maker, paired: bool) -> None:
     calls: list[tuple[str, int]] = []
