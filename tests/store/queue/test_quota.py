@@ -17,6 +17,8 @@ import pytest
 from airflow_mq import Message, MessageQueue, Weight
 from airflow_mq.engine.queue import quota
 from airflow_mq.engine.queue import session as session_module
+from airflow_mq.engine.queue.sending.repeats import RepeatedSender, SentRow
+from airflow_mq.engine.queue.sending.sender import Sender
 from airflow_mq.engine.rules.errors import ConfigRefused, QueueFull
 from airflow_mq.engine.store import parse
 from airflow_mq.engine.store.rows import LATEST, Fullness, InboxRow
@@ -446,7 +448,7 @@ def test_senders_that_skip_checks_keep_the_quota(make_queue: Any) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("way", ["python", "sql", "sql with a small quota"])
+@pytest.mark.parametrize("way", ["python", "chunks", "sql", "sql with a small quota"])
 def test_checks_of_keyed_messages_read_few_rows(make_queue: Any, store_uri: str, way: str) -> None:
     """A transaction that has claimed a key cannot write sums, so they are written before or after it."""
     queue: MessageQueue = make_queue()
@@ -462,6 +464,10 @@ def test_checks_of_keyed_messages_read_few_rows(make_queue: Any, store_uri: str,
     if way == "python":
         for number in range(4):
             queue.enqueue_message("a", b"x", key=str(number))
+    elif way == "chunks":
+        sender = RepeatedSender(Sender(queue.session), "job")
+        for number in range(4):
+            sender.send([SentRow(b"%016d" % number, "a", b"x")])
     else:
         queue.admin.set_origin("small", quota="1KiB")
         with psycopg.connect(autocommit=True, **parse(store_uri).conninfo()) as connection:

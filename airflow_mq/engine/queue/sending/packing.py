@@ -90,6 +90,8 @@ class PackedCall:
         #: Whether this session knows of no high message yet, and the call has one.
         self.first_high = False
         self._knows_high = config.high
+        #: Whether its transaction claims a key for all of its messages.
+        self.is_chunk = False
         #: Books whose sums for quotas are due: a transaction that has claimed keys cannot write them.
         self.unsummed: list[str] = []
         self.count = self.size = 0

@@ -55,15 +55,16 @@ class RepeatedSender:
             session = self.sender.session
             session.refresh_config()
             call = self.sender.pack([(row.origin, row.message) for row in fresh], self.terms)
+            call.is_chunk = bool(digests)
             with closing(call), session.store.writing() as unit:
-                is_taken = bool(digests) and not self._claim(unit, digests)
+                is_taken = call.is_chunk and not self._claim(unit, digests)
                 sent = Enqueued(0, 0) if is_taken else self.sender.write(unit, call)
             if is_taken:
                 # Another attempt has enqueued a chunk under this number, or this one before an answer was lost.
                 self._read_chunks()
                 continue
             self.sender.committed(call)
-            self._next += bool(digests)
+            self._next += call.is_chunk
             self._forget(met)
             return replace(sent, repeated=sent.repeated + len(rows) - len(fresh))
 

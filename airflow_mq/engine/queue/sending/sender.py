@@ -337,7 +337,7 @@ class Sender:
         sizes = call.sizes(refused) if self.session.has_quotas else {}
         is_long = send_within_quotas(self.session, unit, call.rows(refused), sizes, call.due, at_once=at_once)
         # The only writer of a store that draws ids has written the sums.
-        if is_long and (call.keys or call.blobs) and not unit.draws_ids:
+        if is_long and (call.keys or call.blobs or call.is_chunk) and not unit.draws_ids:
             call.unsummed = list(sizes)
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: SendTerms) -> Enqueued:
