@@ -97,6 +97,7 @@ class Payloads:
             with queue.payloads.put(Path("orders.parquet")) as blob:
                 queue.enqueue_messages([("acme", blob.reference), ("birch", blob.reference)])
         """
+        self.session.refresh_config()
         keep, folder = self.session.config.keep_uploads, self.session.config.blob_path
         known = _reference_to(source)
         if known is not None:

@@ -18,6 +18,7 @@ import pytest
 from upath import UPath
 
 from airflow_mq import BadFormat, Done, Message, MessageQueue, Overweight, RingConfig, Weight, Yield, batch_processor
+from airflow_mq.engine.queue import session
 from airflow_mq.engine.queue.values import Enqueued, Serviced
 from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
 from airflow_mq.engine.rules.errors import (
@@ -288,6 +289,17 @@ def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     assert queue.footprint("acme").count == 0
     kept.release()
     assert stored(queue) == {}
+
+
+def test_an_open_sender_notices_a_folder(
+    make_queue: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, other = make_queue("open"), make_queue("open")
+    queue.admin.change_ring(blob_path=str(tmp_path / "new"))
+    monkeypatch.setattr(session, "CONFIG_AGE", -1.0)
+    with other.payloads.put(LARGE):
+        (blob,) = queue.payloads.list()
+        assert blob.path is not None and blob.path.startswith(str(tmp_path / "new"))
 
 
 def test_failed_upload_leaves_nothing(queue: MessageQueue) -> None:
