@@ -13,7 +13,7 @@ from typing import IO
 from ...engine.rules.errors import InvalidInput
 from .. import Changed, log
 from .names import LONGEST_NAME, is_left_alone, shortened
-from .place import RECEIVED, Found, Place, Unreachable
+from .place import LONGEST_NOTE, RECEIVED, Found, Place, Unreachable
 
 #: Errors for a path that does not exist, or that a link replaced.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -175,7 +175,7 @@ class LocalPlace(Place):
         if note is None:
             return ""
         with self.open(note) as file:
-            return str(file.read(), errors="replace")
+            return str(file.read(LONGEST_NOTE), errors="replace")
 
 
 def _found(path: str, about: os.stat_result) -> Found:

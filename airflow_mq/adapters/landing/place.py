@@ -13,6 +13,8 @@ from .names import bytes_of, digest
 RECEIVED, REFUSED = ".received", ".refused"
 #: An origin of 255 bytes has at most 128 parts; no program opens a path of more bytes.
 DEEPEST, LONGEST_PATH = 128, 4_096
+#: Bytes that are read of a note: the mark of a line has fewer.
+LONGEST_NOTE = 100
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Place(ABC):
 
     @abstractmethod
     def read(self, path: str) -> str:
-        """Return the text of a receipt or a note; empty without one."""
+        """Return the beginning of a receipt or a note; empty without one."""
 
     @abstractmethod
     def remove(self, path: str) -> None:

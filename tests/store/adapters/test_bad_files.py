@@ -504,6 +504,11 @@ def test_a_note_that_cannot_be_written_or_removed_is_no_error(
     assert receive(quick, look) == Received(1, 1) and len(notes(ground)) == 1
 
 
+def test_a_note_of_any_size_is_read_in_part(ground: Ground) -> None:
+    ground.drop(".received/acme/1", b"1" * 100_000)
+    assert len(ground.look().place.read(".received/acme/1")) < 1_000
+
+
 def test_a_file_that_is_replaced_between_two_runs_is_received_from_its_first_line(
     hasty: MessageQueue, ground: Ground
 ) -> None:

@@ -135,6 +135,12 @@ def test_a_landing_on_s3(queue: MessageQueue, files: Any, root: str) -> None:
     assert contents(queue)["acme/eu"][:2] == [b"a", b"b"]
 
 
+def test_the_beginning_of_a_note_is_read(files: Any, root: str) -> None:
+    look = LandingPrefix(files, root, "{origin}/*")
+    files.pipe({f"{root}/.received/empty": b"", f"{root}/.received/long": b"1" * 1_000})
+    assert [look.place.read(f".received/{name}") for name in ("empty", "long", "none")] == ["", "1" * 100, ""]
+
+
 # -- several clients at once --
 
 
