@@ -291,9 +291,7 @@ def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     assert stored(queue) == {}
 
 
-def test_an_open_sender_notices_a_folder(
-    make_queue: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_open_sender_notices_a_folder(make_queue: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue, other = make_queue("open"), make_queue("open")
     queue.admin.change_ring(blob_path=str(tmp_path / "new"))
     monkeypatch.setattr(session, "CONFIG_AGE", -1.0)
