@@ -127,11 +127,11 @@ class Admin:
         name = book_name(check_origin(origin), check_priority(priority))
         if meter is not None and not meter.consume(self.session.config.costs.set_service_head):
             return None
-        with self.session.hold.transaction() as (unit, working_set):
-            # Books that are ordered by arrival get a ticket first: the order of the circle stays.
-            ring = working_set.circle(name)
+        with self.session.hold.transaction() as (_, working_set):
+            ring, before = working_set.circle(name), list[str]()
             found = ring.head()
             while found is not None and found != name:
+                before.append(found)
                 found = ring.next_in_line(found)
             if found is None or working_set.loader.books.buckets.wake_at(working_set.book(name).origin):
                 # A queue that woke sleeps again if the clock was set back.
@@ -139,7 +139,9 @@ class Admin:
             if working_set.config.paths and not is_high(name):
                 # Deficits decide whose turn it is; the head decides only between equals.
                 working_set.put_first(name)
-            working_set.after_save.append(lambda: _force(unit, self.ring_id, working_set, name))
+            # The order of the circle stays.
+            for passed in before:
+                ring.bump(passed)
         return True
 
     def set_origin(
@@ -309,23 +311,3 @@ def insert_ring(unit: Unit, name: str, config: RingConfig) -> None:
         raise ConfigRefused(f"a ring's name is a word of at most 63 letters, digits, - and _, not {name[:80]!r}")
     if not unit.rings.insert(name, codec.write_json(config.to_json()).decode()):
         raise RingExists(f"there is a ring {name!r} already; change it, or choose another name")
-
-
-def _force(unit: Unit, ring: int, working_set: StoredSet, origin: str) -> None:
-    """Move the smaller side of the circle: those before the new head to the end, or the rest to the front.
-
-    A book that is yet to enter the ring stands behind all others and cannot move: then those before the head move.
-    """
-    high, line = is_high(origin), working_set.reading.line()
-    tickets = {name: ticket for ticket, name, _ in line if is_high(name) == high}
-    before = [name for name, ticket in tickets.items() if ticket < tickets[origin]]
-    if 2 * len(before) <= len(tickets) or (not high and working_set.loader.ring.news_left()):
-        moved = dict(zip(before, unit.fresh_ids(len(before)) if before else ()))
-    else:
-        shift = max(tickets.values()) - min(tickets.values()) + 1
-        moved = {name: ticket - shift for name, ticket in tickets.items() if ticket >= tickets[origin]}
-        if not high:
-            state = working_set.written
-            unit.rings.save_state(ring, state._replace(ticket_floor=min(state.ticket_floor, moved[origin])))
-    books = working_set.reading.books(list(moved), working_set.now)
-    unit.books.save(ring, [book._replace(ticket=moved[book.origin]) for book in books])

@@ -193,10 +193,6 @@ class RingLoader:
             self._look_for_news(None, most)
         return self._next_stretch(self._next, most)
 
-    def news_left(self) -> bool:
-        """Return whether origins that are not ready have inbox rows that no look came to."""
-        return bool(self._next.newcomers or self.source.news_by_id(self.look_cursor, POSTED))
-
     def _fetch_ready(self) -> None:
         if self.working_set.keeps_places and self._skipped > VISITED and self.source.leaves_out:
             self._fetch_serviceable()
