@@ -45,17 +45,12 @@ def find_set_aside(working_set: WorkingSet, address: Address) -> tuple[Book, Pag
     book = working_set.book(address.book)
     if book.is_withheld:
         raise QueuePaused(f"the queue of {address.origin!r} is {book.skipped}; resume it first")
-    more = True
-    while more and book.end <= address.page:
-        more = working_set.pull(book)
-    page = working_set.page(address.book, address.page)
-    if page is None:
+    page, there = working_set.page_at(address), working_set.page(address.book, address.page)
+    if there is None:
         raise NoPage(f"no page {address.page} in the queue of {address.origin!r}: it was never opened, or was removed")
-    while more and page.index == book.end - 1 and address.index >= len(page.lengths):
-        more = working_set.pull(book)
-    if address.index >= len(page.lengths):
+    if page is None:
         raise NoMessage(
-            f"no index {address.index} in page {address.page} of {address.origin!r}, which has {len(page.lengths)} "
+            f"no index {address.index} in page {address.page} of {address.origin!r}, which has {len(there.lengths)} "
             "messages"
         )
     mark = page.marks[address.index]

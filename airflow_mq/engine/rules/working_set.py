@@ -169,19 +169,28 @@ class WorkingSet:
         gap = self.gaps.get(origin)
         return gap.stop if gap is not None and index in gap else index + 1
 
-    def onward(self, book: Book, index: int) -> int:
-        """Return the index at which to look next; at the end of the window the same one, if a row was cut there."""
-        following = self.after(book.origin, index)
-        return following if following < book.end or not self.pull(book) else index
+    def window(self, book: Book, *, pulls: bool = False) -> Iterator[Page]:
+        """Yield the pages of a book's window, in order.
 
-    def window(self, book: Book) -> Iterator[Page]:
-        """Yield the pages of a book's window, in order."""
+        :param pulls: go on with rows of the inbox; the last page comes again when rows were cut into it
+        """
         index = book.begin
-        while index < book.end:
+        while index < book.end or (pulls and self.pull(book)):
             page = self.page(book.origin, index)
             if page is not None:
                 yield page
-            index = self.after(book.origin, index)
+            following = self.after(book.origin, index)
+            index = following if following < book.end or not (pulls and self.pull(book)) else index
+
+    def page_at(self, address: Address) -> Page | None:
+        """Return the page of a message, with the inbox cut up to there; None if there is no such message."""
+        book, more = self.book(address.book), True
+        while more and book.end <= address.page:
+            more = self.pull(book)
+        page = self.page(address.book, address.page)
+        while more and page is not None and page.index == book.end - 1 and address.index >= len(page.lengths):
+            more = self.pull(book)
+        return page if page is not None and address.index < len(page.lengths) else None
 
     def payloads(self, origin: str, page: Page, stop: int | None = None) -> list[bytes]:
         """Return the messages of a page, in order, at least those before `stop` that are not processed."""

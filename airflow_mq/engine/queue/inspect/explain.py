@@ -21,7 +21,7 @@ from ...rules.events import NOT_TRIED, Event, Fate
 from ...rules.groups import is_below, names_above, ranges_of
 from ...rules.judging import ATTEMPTS, FRACTION, MOST, OVERWEIGHT, SIZE, SWEPT, bounds_of, in_words
 from ...rules.message import Address
-from ...rules.page import ASIDE, PROCESSED, WAITING, Page
+from ...rules.page import ASIDE, PROCESSED, Page
 from ...rules.priority import MARK, REGULAR, book_name, books_of, check_priority, origin_of, priority_of
 from ...rules.weight import LARGEST, UNLIMITED, ZERO, Weight, max_message_weight
 from ...store import blobs, codec
@@ -32,7 +32,7 @@ from ..session import RingSession
 from ..values import moment
 from .events import last_event, latest_events
 from .forecast import Conditions, ForecastBlock, Foresight
-from .messages import holders, in_flight, page_at
+from .messages import first_free, free_items, holders, in_flight
 from .order import ready_books
 from .queues import BudgetState
 from .reasons import CASES, FIXED, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
@@ -201,9 +201,7 @@ class _Question:
 
     def _ask(self, address: Address, subject: str) -> None:
         """Ask about a message."""
-        page = page_at(self.working_set, address)
-        self.address, self.subject = address, subject
-        self.page = page if page is not None and address.index < len(page.lengths) else None
+        self.address, self.subject, self.page = address, subject, self.working_set.page_at(address)
 
     def _answer(self, case: str, block: int | None = None, **facts: object) -> Explanation:
         address = self.address
@@ -428,7 +426,7 @@ class _Question:
         if self.page is None or not self.page.note(address.index).blob:
             return ""
         working_set = self.session.fresh_working_set(self.unit, [self.name])
-        page = page_at(working_set, address)
+        page = working_set.page_at(address)
         reference = working_set.payloads(self.name, page)[address.index] if page is not None else None
         if not isinstance(reference, Reference) or blobs.is_there(self.session.store, self.unit, reference):
             return ""
@@ -509,22 +507,13 @@ class _Question:
         return " and ".join(dict.fromkeys(_named(block) for block, _ in held if not block.by_hand))
 
     def _first_waiting(self) -> Address | None:
-        index = self.book.begin
-        while index < self.book.end or self.working_set.pull(self.book):
-            page = self.working_set.page(self.name, index)
-            for item in self._waiting(page) if page is not None else ():
-                return Address(self.name, index, item)
-            index = self.working_set.onward(self.book, index)
-        return None
-
-    def _waiting(self, page: Page) -> Iterator[int]:
-        places = ((page.index, item) for item, mark in enumerate(page.marks) if mark == WAITING)
-        return (place[1] for place in places if place not in self.taken)
+        found = first_free(self.working_set, self.book, self.taken)
+        return None if found is None else Address(self.name, found[0].index, found[1])
 
     def _behind(self, address: Address) -> int:
         """Return the number of waiting messages before a message in its queue."""
         pages = takewhile(lambda page: page.index <= address.page, self.working_set.window(self.book))
-        places = ((page.index, item) for page in pages for item in self._waiting(page))
+        places = ((page.index, item) for page in pages for item in free_items(page, self.taken))
         return sum(place < (address.page, address.index) for place in places)
 
     def _sent_at(self, address: Address) -> datetime | None:

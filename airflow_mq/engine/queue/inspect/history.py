@@ -24,7 +24,7 @@ from ...store.working_set import StoredSet
 from ..session import RingSession
 from ..values import moment
 from .events import READS, ROWS, runs_of
-from .messages import drop_payloads, holders, page_at
+from .messages import drop_payloads, holders
 from .order import all_origins
 
 #: Page and index.
@@ -209,8 +209,8 @@ class _Reader:
 
     def _was(self, address: Address) -> _Place | None:
         """Return the place where a stored message waited aside from."""
-        page = page_at(self.session.fresh_working_set(self.unit, [address.book]), address)
-        if page is None or address.index >= len(page.marks):
+        page = self.session.fresh_working_set(self.unit, [address.book]).page_at(address)
+        if page is None:
             return None
         row_id = page.place_of(address.index)[0]
         for row in self.unit.inbox.heads(self.ring_id, {address.book: [row_id]}):
@@ -286,9 +286,7 @@ class _Reader:
         """Add the send, the times of blocks and a live block to the steps; return the state of the message."""
         last = path.addresses[-1]
         working_set = self.session.fresh_working_set(self.unit, [last.book])
-        page = page_at(working_set, last)
-        if page is not None and last.index >= len(page.marks):
-            page = None
+        page = working_set.page_at(last)
         arrival = None if page is None else working_set.loader.pages.arrivals([last]).get(last)
         state = "gone"
         if page is not None and page.marks[last.index] != PROCESSED:

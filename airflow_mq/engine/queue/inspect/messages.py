@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from ...rules.book import Book
 from ...rules.claims import Claim
 from ...rules.message import PLAIN, Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
@@ -56,20 +57,16 @@ def in_flight(unit: Unit, working_set: StoredSet, name: str) -> tuple[Items, Ite
     return claimed, answers.items() & claimed if answers else set()
 
 
-def page_at(working_set: StoredSet, address: Address) -> Page | None:
-    """Return the page of an address, with the inbox cut up to there."""
-    book = working_set.book(address.book)
-    while book.end <= address.page and working_set.pull(book):
-        pass
-    page = working_set.page(address.book, address.page)
-    while (
-        page is not None
-        and address.index >= len(page.lengths)
-        and page.index == book.end - 1
-        and working_set.pull(book)
-    ):
-        pass
-    return page
+def free_items(page: Page, taken: Collection[tuple[int, int]]) -> Iterator[int]:
+    """Yield the messages of a page that wait and that no block has taken."""
+    marks = enumerate(page.marks)
+    return (item for item, mark in marks if mark == WAITING and (page.index, item) not in taken)
+
+
+def first_free(working_set: StoredSet, book: Book, taken: Collection[tuple[int, int]]) -> tuple[Page, int] | None:
+    """Return the page and the index of the first message of a book that waits and that no block has taken."""
+    pages = working_set.window(book, pulls=True)
+    return next(((page, item) for page in pages for item in free_items(page, taken)), None)
 
 
 def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit: int) -> Iterator[Peeked]:
@@ -79,7 +76,7 @@ def peek(unit: Unit, working_set: StoredSet, name: str, page: int | None, limit:
     if page is None:
         working_set.pull_some(book, limit)
     else:
-        page_at(working_set, Address(name, page, LATEST))
+        working_set.page_at(Address(name, page, LATEST))
     claimed, reported = in_flight(unit, working_set, name)
     for stored in working_set.window(book) if page is None else filter(None, [working_set.page(name, page)]):
         if limit <= 0:
@@ -131,9 +128,7 @@ def _waiting_runs(
         if limit <= 0:
             return
         if claimed or any(page.marks):
-            places = ((page.index, item) for item, mark in enumerate(page.marks) if mark == WAITING)
-            items = (item for index, item in places if (index, item) not in claimed)
-            runs = list(_runs(islice(items, limit)))
+            runs = list(_runs(islice(free_items(page, claimed), limit)))
         else:
             runs = [range(min(limit, len(page.marks)))]
         limit -= sum(map(len, runs))

@@ -7,7 +7,7 @@ Otherwise it is a lower bound of the queue's demand, and `left` reads the rest o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from math import inf
@@ -23,6 +23,7 @@ from ...rules.weight import Weight
 from ...store import codec
 from ...store.rows import InboxRow, PageRow, page_of, rows_of
 from ...store.working_set import StoredSet
+from .messages import first_free, free_items
 
 #: Messages of a queue whose demand is added up; the demand of a longer queue counts as unlimited.
 COUNTED = 4096
@@ -113,23 +114,12 @@ class Waiting:
 
     def _first_free_row(self, book: Book) -> int | None:
         """Return the inbox row of the first message that waits and is not in flight; None if blocks take none now."""
-        index = book.begin
-        while not book.skipped and (index < book.end or self.working_set.pull(book)):
-            page = self.working_set.page(book.origin, index)
-            item = next(self._free(book.origin, page), None) if page is not None else None
-            if page is not None and item is not None:
-                return page.place_of(item)[0]
-            index = self.working_set.onward(book, index)
-        return None
-
-    def _free(self, name: str, page: Page) -> Iterator[int]:
-        """Yield the messages of a page that wait and are not in flight."""
-        taken = self._taken.get(name, ())
-        marks = enumerate(page.marks)
-        return (item for item, mark in marks if mark == WAITING and (page.index, item) not in taken)
+        found = None if book.skipped else first_free(self.working_set, book, self._taken.get(book.origin, ()))
+        return None if found is None else found[0].place_of(found[1])[0]
 
     def _asked(self, name: str, page: Page) -> int:
-        return sum(self.parts(self._scales.weight(name, page, item)) for item in self._free(name, page))
+        taken = self._taken.get(name, ())
+        return sum(self.parts(self._scales.weight(name, page, item)) for item in free_items(page, taken))
 
     def _of_first(self, messages: int, only: bool, row_id: int, last_row: int, name: str, at: Sequence[Any]) -> Asks:
         """Return the demand of a queue by its first waiting page or row; the rest of `FirstWaiting` are the columns."""
