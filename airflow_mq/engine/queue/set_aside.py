@@ -14,7 +14,6 @@ from typing_extensions import Unpack
 
 from ...words import many
 from ..rules import overweight as rules
-from ..rules.changes import Aside
 from ..rules.claims import Scales
 from ..rules.errors import InFlight, InvalidInput, NoPage, NotReapable, QueuePaused, Refused
 from ..rules.events import Fate, decided
@@ -300,12 +299,17 @@ class SetAsides:
         with self.session.hold.transaction() as (unit, working_set):
             limits = self._limits(unit, limit)
             _prefetch(working_set, chosen)
-            known, actor = _known(unit, working_set, chosen), self.session.actor
-            how = {"weigh": weigh, "forget_attempts": forget_attempts}
+            pages = list(dict.fromkeys((address.book, address.page) for address in chosen))
+            known = {
+                Address(row.origin, row.page, row.item): (codec.unpack_weight(row.weight), bytes(row.id))
+                for row in unit.set_aside.of_pages(self.ring_id, pages)
+            }
             refuse_claimed_by_hand(unit, self.ring_id, chosen)
             for address in chosen:
-                aside = known.get(address)
-                result.add(rules.judge_again(working_set, address, aside, limits(address), actor, why, **how))
+                weight, id_ = known.get(address, (None, None))
+                weight = None if weigh else weight
+                how = limits(address), self.session.actor, why
+                result.add(rules.judge_again(working_set, address, weight, id_, *how, forget_attempts=forget_attempts))
         return result
 
     def requeue_all(
@@ -324,16 +328,14 @@ class SetAsides:
         """
         wanted = checked(filters)
         check_text(why, "a reason")
-        result, actor = Judgement(), self.session.actor
-        how = {"weigh": weigh, "forget_attempts": forget_attempts or "error" in wanted}
+        result, forgets = Judgement(), forget_attempts or "error" in wanted
         with self.session.snapshot(stored=True) as (unit, _):
             limits = self._limits(unit, limit)
 
         def requeue(working_set: StoredSet, message: SetAside) -> None:
-            address, aside = message.address, None
-            if message.id is not None:
-                aside = Aside(message.id, message.size, message.weight, message.limit, message.reason)
-            result.add(rules.judge_again(working_set, address, aside, limits(address), actor, why, **how))
+            weight, how = None if weigh else message.weight, (limits(message.address), self.session.actor, why)
+            judged = rules.judge_again(working_set, message.address, weight, message.id, *how, forget_attempts=forgets)
+            result.add(judged)
 
         for address, refusal in self._each(wanted, requeue, result, with_swept=wanted.get("reason") == SWEPT, cut=True):
             result.stayed.append(Judged(address, None, str(refusal)))
@@ -514,15 +516,3 @@ def _prefetch(working_set: StoredSet, addresses: Sequence[Address]) -> None:
         for address in addresses
         if (page := pages.get((address.book, address.page))) is not None and address.index < len(page.lengths)
     )
-
-
-def _known(unit: Unit, working_set: StoredSet, chosen: Sequence[Address]) -> dict[Address, Aside]:
-    """Return the records of why these messages were set aside."""
-    pages = list(dict.fromkeys((address.book, address.page) for address in chosen))
-    rows = unit.set_aside.of_pages(working_set.ring_id, pages)
-    return {
-        Address(row.origin, row.page, row.item): Aside(
-            bytes(row.id), 0, codec.unpack_weight(row.weight), codec.unpack_weight(row.weight_limit), row.reason
-        )
-        for row in rows
-    }

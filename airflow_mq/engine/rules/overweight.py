@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .book import Book
-from .changes import Aside
 from .claims import Scales
 from .errors import (
     AlreadyProcessed,
@@ -122,21 +121,21 @@ def after_removal(working_set: WorkingSet, book: Book, page: Page, item: int) ->
 def judge_again(
     working_set: WorkingSet,
     address: Address,
-    aside: Aside | None,
+    weight: Weight | None,
+    id_: bytes | None,
     limits: Sequence[Weight],
     actor: str,
     why: str,
     *,
-    weigh: bool,
     forget_attempts: bool,
 ) -> Judged:
     """Requeue a set-aside message behind all sent messages, if it fits now.
 
     It keeps its age. No other message is delayed, and the messages sent after it were tried long ago.
 
-    :param aside: why it was set aside; None if its queue was swept.
+    :param weight: the weight for which it was set aside; None: that of the ring's weigher.
+    :param id_: its id, if that is known without its payload.
     :param limits: the limits of blocks that may meet it.
-    :param weigh: use the ring's weigher instead of the weight for which it was set aside.
     :param forget_attempts: reset its attempts to zero, even if it does not fit.
     """
     book, page = find_set_aside(working_set, address)
@@ -146,11 +145,11 @@ def judge_again(
         working_set.touch(book, page)
     note = page.note(item)
     current = Scales(working_set).weight(address.book, page, item)
-    weight = current if weigh or aside is None or aside.weight is None else aside.weight
+    weight = weight or current
     refusal = why_set_aside(working_set, book, page, item, weight, limits)
     if refusal:
         return Judged(address, None, refusal)
-    id_ = aside.id if aside else working_set.id_of(address.book, page, item)
+    id_ = id_ or working_set.id_of(address.book, page, item)
     moved = working_set.rejoin(book, page, item, note.weight if weight == current else weight)
     detail = f"{why or 'it fits by now'}; goes on at {moved.page}:{moved.index}"
     working_set.emit(Fate.REQUEUED, address.book, page.index, item, id_, weight, decided(detail, actor))
