@@ -59,13 +59,13 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
     if high.ring.head() is None:
         regular.run(guaranteed)
         _pay_budgets(working_set, regular_parts)
-        _owe(working_set, 0)
+        working_set.debt = 0
         return
     #: Number of high queues that may be serviced before regular ones.
     places = None if most is None else max(int(most * (1 - working_set.config.kept_for_regular)), 1)
     # A later part of a call divides what the first one left of its shares.
     share = 0 if ladder.is_resumed else regular_parts
-    kept = share + (working_set.debt if working_set.own_debt is None else working_set.own_debt)
+    kept = share + working_set.debt
     is_first = kept < BLOCK_PARTS
     if is_first:
         meter.limit = _part(high, BLOCK_PARTS - kept)
@@ -85,7 +85,7 @@ def service_levels(levels: Sequence[Order], guaranteed: Iterable[str]) -> None:
     is_owed = any(True for _ in regular.stopped()) and (not ladder.is_full or ladder.has_parts or places == most)
     # Earlier parts of this call may have left regular queues that are ready.
     left_regular = any(not is_high(name) for name in working_set.left_out)
-    _owe(working_set, min(max(kept - used, 0), BLOCK_PARTS) if is_owed or left_regular else 0)
+    working_set.debt = min(max(kept - used, 0), BLOCK_PARTS) if is_owed or left_regular else 0
     ladder.most_queues = most
     if any(True for _ in high.stopped()):
         (high.resume if is_first else high.run)()
@@ -116,11 +116,3 @@ def _pay_budgets(working_set: WorkingSet, regular_parts: int) -> None:
             bucket.owed = [owed if part in bucket.wanted else 0 for part, owed in enumerate(bucket.owed)]
             bucket.kept, bucket.wanted = [], set()
             working_set.changes.buckets.add(bucket.path)
-
-
-def _owe(working_set: WorkingSet, parts: int) -> None:
-    """Store the parts that high owes to regular."""
-    if working_set.own_debt is None:
-        working_set.debt = parts
-    else:
-        working_set.own_debt = parts

@@ -119,12 +119,11 @@ class WorkingSet:
         self.groups: dict[str, Group] = {}
         self.owed: list[str] = []
         self.turns: Turns | None = None
-        #: Parts of a block that high messages owe to regular ones.
-        self.debt = 0
+        #: Parts of a block that high messages owe to regular ones, and whether only those that this walk services do:
+        #: then the ring keeps a debt of its own.
+        self.debt, self.owns_debt = 0, False
         #: The origins that this walk services; None for all.
         self.patterns: OriginPatterns | None = None
-        #: What high messages of these origins owe; None if the ring keeps that.
-        self.own_debt: int | None = None
         #: The meter, if it pays for each message the weight that the ring's weigher predicts.
         self.meter: Meter | None = None
         #: The processor of the claim that is being settled. The claim paid for its messages; None in place.
@@ -272,7 +271,9 @@ class WorkingSet:
         :param debt: what high messages of these origins owe to regular ones; None if the ring keeps that.
         :param but: books to leave out.
         """
-        self.patterns, self.own_debt, self.left_out = patterns, debt, but
+        self.patterns, self.left_out = patterns, but
+        if debt is not None:
+            self.debt, self.owns_debt = debt, True
         for ring in (self.high, self.ring):
             ring.only(self.takes)
 

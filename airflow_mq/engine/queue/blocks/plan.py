@@ -105,8 +105,8 @@ class Planner:
         ladder = self.ladder = Ladder(working_set, self.meter, self.claiming)
         ladder.most_queues = config.max_block_queues
         self.walks.walk(ladder, working_set, self._took)
-        if working_set.own_debt is not None:
-            self.debt = self.server["debt"] = working_set.own_debt
+        if working_set.owns_debt:
+            self.debt = self.server["debt"] = working_set.debt
 
     def _took(self) -> bool:
         return any(run.count for claim in self.claiming.claims for run in claim.runs)

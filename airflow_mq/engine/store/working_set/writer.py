@@ -204,7 +204,8 @@ class Collector:
         state, ring = self.loader.source.state, self.loader.ring
         return state._replace(
             ticket_floor=self._ticket_floor(), look_floor=ring.look_floor(state.look_floor),
-            look_place=ring.places[False], high_place=ring.places[True], debt=self.working_set.debt,
+            look_place=ring.places[False], high_place=ring.places[True],
+            debt=state.debt if self.working_set.owns_debt else self.working_set.debt,
         )  # fmt: skip
 
     def _ticket_floor(self) -> int:
