@@ -427,7 +427,7 @@ class SetAsides:
                 for book in map(working_set.book, books):
                     before = book.message_count
                     # A decision about a paused queue is refused.
-                    if left > 0 and not book.is_withheld and working_set.pull_some(book, left):
+                    if left > 0 and not book.is_paused and working_set.pull_some(book, left):
                         left -= book.message_count - before
 
     def _drop(self, wanted: Selection, fate: Fate, why: str, actor: str) -> int:

@@ -16,8 +16,6 @@ SKIPS = {
     PAUSED: "Paused", IN_FLIGHT: "Its first messages are in flight", BACKOFF: "The last attempt failed",
     BUDGET: "Its budget is used up",
 }  # fmt: skip
-#: Those that last until a person ends them: no call executes the messages of such a queue.
-BY_A_PERSON = (PAUSED,)
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,9 @@ class Book:
     budgets: Sequence[str] = ()
 
     @property
-    def is_withheld(self) -> bool:
-        """Whether servicing skips the queue until a person ends that."""
-        return self.skipped in BY_A_PERSON
+    def is_paused(self) -> bool:
+        """Whether servicing skips the queue until a person ends that: no call executes its messages."""
+        return self.skipped == PAUSED
 
     @property
     def is_ready(self) -> bool:

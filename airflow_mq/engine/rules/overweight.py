@@ -42,7 +42,7 @@ class Judged:
 def find_set_aside(working_set: WorkingSet, address: Address) -> tuple[Book, Page]:
     """Return the book and page of a message that may be executed or discarded by hand, or raise the refusal."""
     book = working_set.book(address.book)
-    if book.is_withheld:
+    if book.is_paused:
         raise QueuePaused(f"the queue of {address.origin!r} is {book.skipped}; resume it first")
     page, there = working_set.page_at(address), working_set.page(address.book, address.page)
     if there is None:

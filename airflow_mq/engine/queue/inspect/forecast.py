@@ -285,7 +285,7 @@ class Foresight:
         mine = filter(working_set.takes, asleep)
         for names in (working_set.high, working_set.ring, working_set.skipped[BUDGET], mine):
             for book in map(working_set.book, names):
-                wakes = self.resumes_at(book.origin) if book.is_withheld else working_set.wakes_at(book)
+                wakes = self.resumes_at(book.origin) if book.is_paused else working_set.wakes_at(book)
                 if not book.skipped or (wakes is not None and wakes <= until):
                     return True
         return any(due <= until for due, _ in self.overlay.delayed_rows(self.overlay.now, 1))

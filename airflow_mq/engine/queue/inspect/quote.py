@@ -17,7 +17,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ...rules.blob import extent
-from ...rules.book import BY_A_PERSON, SKIPS
+from ...rules.book import PAUSED, SKIPS
 from ...rules.config import RingConfig
 from ...rules.errors import InvalidInput
 from ...rules.events import Fate
@@ -271,7 +271,7 @@ def quote_of(future: Foresight, offer: Offer, pace: Pace, seconds: float, traffi
 def _stopped(future: Foresight, block: ForecastBlock, name: str) -> str:
     """Return why a queue gets nothing of any block; an empty text if it only waits."""
     skipped = future.working_set().book(name).skipped
-    if skipped in BY_A_PERSON and future.resumes_at(name) == LATEST:
+    if skipped == PAUSED and future.resumes_at(name) == LATEST:
         return SKIPS[skipped]
     needs = block.queue(origin_of(name), priority_of(name)).needs
     return f"a message of {needs} does not fit a block of {block.limit}" if needs is not None else ""
