@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ....rules.invariants import Violation
 from ....rules.priority import is_high, told
@@ -22,13 +21,6 @@ from ...session import RingSession
 from ..order import all_origins
 
 log = logging.getLogger("airflow_mq.check")
-
-
-class InboxBounds(NamedTuple):
-    """How far a ring's inboxes go: the first id that later looks for new origins read, and the last id drawn."""
-
-    look_floor: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -48,21 +40,15 @@ class Repair:
         return f"book {told(self.book)}: {rows or f'its floor returns to {self.cut.floor}'}"
 
 
-def inbox_bounds(unit: Unit, ring: int) -> InboxBounds:
-    """Return how far a ring's inboxes go."""
-    return InboxBounds(unit.rings.state(ring).look_floor, unit.rings.latest_id())
-
-
-def check_inbox(origin: str, known: StoredBook, uncut: set[int], bounds: InboxBounds) -> Iterator[Violation]:
-    """Check a book's floor against the drawn ids, and its uncut rows against the look floor."""
+def check_inbox(origin: str, known: StoredBook, uncut: set[int], look_floor: int, last: int) -> Iterator[Violation]:
+    """Check a book's floor against the last id drawn, and its uncut rows against the id from which looks read."""
     where = f"book {told(origin)}"
-    if known.cut.floor > bounds.last + 1:
+    if known.cut.floor > last + 1:
         yield Violation(
             where,
-            f"its floor is {known.cut.floor}, above the last id drawn ({bounds.last}): what is sent next "
-            "would never be cut",
+            f"its floor is {known.cut.floor}, above the last id drawn ({last}): what is sent next would never be cut",
         )
-    unseen = [id_ for id_ in uncut if id_ < bounds.look_floor]
+    unseen = [id_ for id_ in uncut if id_ < look_floor]
     if unseen and known.ticket is None and not is_high(origin):
         yield Violation(where, f"it is not in the ring, and no look would meet its inbox row {min(unseen)}")
 
@@ -73,31 +59,24 @@ def find_repairs(session: RingSession, unit: Unit, origins: Iterable[str], horiz
     :param horizon: every row with a smaller id is visible here, or will never be
     """
     for origin in origins:
-        repair = _find_repair(session, unit, origin, horizon)
-        if repair is not None:
-            yield repair
-
-
-def _find_repair(session: RingSession, unit: Unit, origin: str, horizon: int) -> Repair | None:
-    working_set = session.stored_working_set(unit)
-    working_set.book(origin)
-    cut = working_set.stored[origin].cut
-    paged = {row_id for _, page in working_set.loader.pages.read_all(origin) for row_id in page.slices.row_ids}
-    ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, LATEST)])()), [])
-    lost = stranded(ids, cut, paged)
-    floor = min([cut.floor, horizon, *lost])
-    if floor == cut.floor:
-        return None
-    rows = unit.inbox.heads(session.ring_id, {origin: lost})
-    truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
-    return Repair(origin, lost, sum(row.items for row in rows), truth)
+        working_set = session.stored_working_set(unit)
+        working_set.book(origin)
+        cut = working_set.stored[origin].cut
+        paged = {row_id for _, page in working_set.loader.pages.read_all(origin) for row_id in page.slices.row_ids}
+        ids = next((ids for _, ids in unit.inbox.ids_between(session.ring_id, [(origin, 0, LATEST)])()), [])
+        lost = stranded(ids, cut, paged)
+        floor = min([cut.floor, horizon, *lost])
+        if floor != cut.floor:
+            rows = unit.inbox.heads(session.ring_id, {origin: lost})
+            truth = Cut(floor, frozenset(id_ for id_ in ids if id_ >= floor and cut.has(id_)).difference(lost))
+            yield Repair(origin, lost, sum(row.items for row in rows), truth)
 
 
 def repair_inboxes(session: RingSession, *, dry_run: bool) -> list[Repair]:
     """See `MessageQueue.repair`."""
     session.refuse_nested()
     with session.snapshot() as (unit, _):
-        names, beyond = list(all_origins(unit, session.ring_id)), inbox_bounds(unit, session.ring_id).last + 1
+        names, beyond = list(all_origins(unit, session.ring_id)), unit.rings.latest_id() + 1
         found = list(find_repairs(session, unit, names, beyond))
     if dry_run or not found:
         return found

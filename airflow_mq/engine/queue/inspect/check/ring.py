@@ -19,7 +19,7 @@ from ...blocks.settling import EndTerms
 from ...session import RingSession
 from ..order import all_origins
 from .charges import check_charges
-from .inboxes import InboxBounds, check_inbox, inbox_bounds
+from .inboxes import check_inbox
 from .payloads import check_blobs, confirm_missing
 
 
@@ -29,7 +29,7 @@ def check_ring(session: RingSession, progress: Callable[[int, int], object] | No
     sizes: Counter[str] = Counter()
     with session.snapshot(stored=True) as (unit, working_set):
         names = list(all_origins(unit, session.ring_id))
-        bounds = inbox_bounds(unit, session.ring_id)
+        bounds = unit.rings.state(session.ring_id).look_floor, unit.rings.latest_id()
         found = list(_check_rows(unit, session.ring_id))
         found += _check_state(unit, working_set.reading)
         for done, name in enumerate(names):
@@ -68,7 +68,7 @@ def _check_state(unit: Unit, source: Source) -> Iterator[Violation]:
 
 
 def _check_origin(
-    session: RingSession, unit: Unit, origin: str, bounds: InboxBounds, sizes: Counter[str]
+    session: RingSession, unit: Unit, origin: str, bounds: tuple[int, int], sizes: Counter[str]
 ) -> list[Violation]:
     """Check a book; count the bytes that it stores, without delayed ones."""
     working_set = session.stored_working_set(unit)
@@ -81,7 +81,7 @@ def _check_origin(
     lengths = {row.id: codec.unpack_lengths(bytes(row.lengths), row.items, row.size) for row in inbox_rows}
     uncut = {row.id for row in inbox_rows if not known.cut.has(row.id)}
     sizes[origin] += book.size + sum(row.stored for row in inbox_rows if row.id in uncut)
-    found += check_inbox(origin, known, uncut, bounds)
+    found += check_inbox(origin, known, uncut, *bounds)
     found += _check_wake(unit, working_set, origin)
     if session.config.paths and book.deficit > 0 and not is_high(origin):
         found.append(Violation(f"book {origin!r}", f"its deficit is {book.deficit}, but paths=True allows none"))
