@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -223,13 +223,11 @@ class EventRun:
         """Split the run into runs of at most this many events."""
         if len(self.ids) <= most:
             return [self]
-        return [
-            EventRun(
-                self.fate, self.origin, self.page, self.first + at, self.ids[at : at + most],
-                self.weights[at : at + most], self.detail,
-            )
-            for at in range(0, len(self.ids), most)
-        ]  # fmt: skip
+        return [self.part(at, at + most) for at in range(0, len(self.ids), most)]
+
+    def part(self, start: int, stop: int) -> EventRun:
+        """Return the run of the events from `start` to before `stop`."""
+        return replace(self, first=self.first + start, ids=self.ids[start:stop], weights=self.weights[start:stop])
 
     def unroll(self, block: int | None = None, at: float | None = None, seq: int = 0) -> Iterator[Event]:
         """Yield the single events of this run."""

@@ -340,7 +340,8 @@ def _ids(row: InboxRow) -> list[bytes]:
 def _add(path: _Path, place: Address, row: EventRow, run: EventRun) -> None:
     """Add a run of events to the steps of a message if it concerns the message."""
     if run.page == place.page and run.fate in _OWN and 0 <= place.index - run.first < len(run.ids):
-        event = next(_single(run, place.index - run.first).unroll(row.block, row.at / 1_000_000))
+        at = place.index - run.first
+        event = next(run.part(at, at + 1).unroll(row.block, row.at / 1_000_000))
         path.id, path.sent = path.id or event.id, path.sent or event.sent
         path.add(_step(event, place, moment(row.at)))
         if event.wait:
@@ -351,12 +352,6 @@ def _add(path: _Path, place: Address, row: EventRow, run: EventRun) -> None:
             first = Address(place.book, run.page, run.first + len(run.ids) - 1)
             step = replace(step, what="untried", why=f"{first} before it returned")
         path.add(step)
-
-
-def _single(run: EventRun, offset: int) -> EventRun:
-    """Return a run of one event."""
-    weights = run.weights[offset : offset + 1]
-    return replace(run, first=run.first + offset, ids=run.ids[offset : offset + 1], weights=weights)
 
 
 def _step(event: Event, place: Address, at: datetime) -> Step:
