@@ -62,7 +62,7 @@ def prediction(config: RingConfig, page: Page, item: int, planned: Weight) -> We
     note = page.note(item)
     if note.weight is None:
         return planned
-    return planned.at_least(config.weigher.weigh_with(page.extent(item), note.beside))
+    return planned.at_least(config.weigher.weigh(page.extent(item), note.beside))
 
 
 def charge_of(

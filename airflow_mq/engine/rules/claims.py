@@ -20,7 +20,7 @@ from .outcome import Outcome, PageStatus
 from .page import ASIDE, Page
 from .priority import origin_of, priority_of
 from .service import Attempt, Ladder, Weighing, apply_outcome, carry_out
-from .weight import UNLIMITED, ZERO, LinearWeigher, Meter, Weighed, WeighPayloads, Weight, total_weight
+from .weight import UNLIMITED, ZERO, Meter, Weighed, WeighPayloads, Weight, total_weight
 from .working_set import WorkingSet
 
 #: Number of messages that are weighed at once at first, a page of small ones; eight times as many as long as all fit.
@@ -97,10 +97,9 @@ class Scales:
 
     def __init__(self, working_set: WorkingSet, weigh: WeighPayloads | None = None) -> None:
         self.working_set = working_set
-        self.linear: LinearWeigher = working_set.config.weigher
         self.weigh = weigh
         #: Lengths repeat often.
-        self._by_length = cache(self.linear.weigh)
+        self._linear = cache(working_set.config.weigher.weigh)
         self._weights: dict[tuple[str, int], list[Weight]] = {}
         self._names: dict[tuple[str, int, int], bytes | None] = {}
 
@@ -109,8 +108,7 @@ class Scales:
         if note and note.weight is not None:
             return note.weight
         if self.weigh is None:
-            beside = note.beside if note else 0
-            return self.linear.weigh_with(page.extent(item), beside) if beside else self._by_length(page.extent(item))
+            return self._linear(page.extent(item), note.beside if note else 0)
         return self.weights(origin, page, item, item + 1)[0]
 
     def weights(self, origin: str, page: Page, start: int, stop: int) -> list[Weight]:
@@ -118,16 +116,16 @@ class Scales:
         if self.weigh is None:
             lengths = page.lengths[start:stop]
             if lengths and lengths.count(lengths[0]) == len(lengths):
-                found = [self._by_length(lengths[0])] * len(lengths)
+                found = [self._linear(lengths[0])] * len(lengths)
             else:
-                found = list(map(self._by_length, lengths))
+                found = list(map(self._linear, lengths))
         else:
             found = self._weigh_page(origin, page)[start:stop]
         for item, note in page.notes_of(start, stop):
             if note.weight is not None:
                 found[item - start] = note.weight
             elif (note.blob or note.beside) and self.weigh is None:
-                found[item - start] = self.linear.weigh_with(page.extent(item), note.beside)
+                found[item - start] = self._linear(page.extent(item), note.beside)
         return found
 
     def name(self, origin: str, page: Page, item: int) -> bytes | None:

@@ -235,16 +235,15 @@ class LinearWeigher:
         object.__setattr__(self, "base", Weight.of(self.base))
         object.__setattr__(self, "per_byte", Weight.of(self.per_byte))
 
-    def weigh(self, length: int) -> Weight:
-        """Return the weight of a message of this length; parts are rounded up."""
+    def weigh(self, length: int, beside: int = 0) -> Weight:
+        """Return the weight of a message of this length; parts are rounded up.
+
+        :param beside: bytes beside its payload, which count in the size part only.
+        """
         return Weight(
             min(self.base[0] - (-self.per_byte[0] * length // PER), LARGEST),
-            min(self.base[1] - (-self.per_byte[1] * length // PER), LARGEST),
+            min(self.base[1] - (-self.per_byte[1] * (length + beside) // PER), LARGEST),
         )
-
-    def weigh_with(self, length: int, beside: int) -> Weight:
-        """Return the weight of a message with this many bytes beside its payload, which count in the size part only."""
-        return Weight(self.weigh(length)[0], self.weigh(length + beside)[1])
 
     def to_json(self) -> dict[str, list[int]]:
         """Return the weigher as it is stored with a ring."""

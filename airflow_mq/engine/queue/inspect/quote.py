@@ -166,7 +166,7 @@ class Offer:
         if own.priority not in (None, self.priority):
             raise InvalidInput(f"a message has the priority {own.priority}: a quote is for one queue")
         size, beside = extent(own.payload), Attributes.given_by(own).beside
-        predicted, declared = self.config.weigher.weigh_with(size, beside), own.weight or self.weight
+        predicted, declared = self.config.weigher.weigh(size, beside), own.weight or self.weight
         self.charge = self.charge.plus(predicted if declared is None else predicted.at_least(Weight.of(declared)))
         return message
 
