@@ -267,8 +267,7 @@ def observe(queue: MessageQueue) -> dict[str, object]:
         working_set.loader.inboxes.look_at(origins)
         for origin in origins:
             book = working_set.book(origin)
-            while working_set.pull(book):
-                pass
+            working_set.pull_all(book)
         # All stored pages of any age, in one statement.
         stored = unit.pages.between(queue.session.ring_id, [(origin, 0, LATEST) for origin in origins], LATEST)
         list(working_set.loader.pages.keep(stored))

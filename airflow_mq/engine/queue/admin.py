@@ -107,8 +107,7 @@ class Admin:
 
     def _sweep(self, unit: Unit, working_set: StoredSet, name: str) -> int:
         book = working_set.book(name)
-        while working_set.pull(book):
-            pass
+        working_set.pull_all(book)
         if not book.is_ready:
             return 0
         first, book.begin = book.begin, book.end

@@ -94,7 +94,7 @@ def _needs(entry: Entry) -> str:
 
 def warn_of_stuck(ring: str, server: str, ledger: Ledger, ladder: Ladder) -> None:
     """Log which queues wait behind a first message that is heavier than the whole block."""
-    stuck = ledger.stuck
+    stuck = [entry for entry in ledger.entries.values() if entry.needs is not None]
     # A block of nothing, as `measure-costs` plans many, is no limit to raise.
     if not stuck or not any(ladder.meter.limit):
         return

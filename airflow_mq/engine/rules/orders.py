@@ -70,11 +70,6 @@ class Ledger:
         #: Record of the block as a whole.
         self.head: dict[str, object] | None = None
 
-    @property
-    def stuck(self) -> list[Entry]:
-        """Lines of queues that stopped at a message heavier than the whole block."""
-        return [entry for entry in self.entries.values() if entry.needs is not None]
-
     def entry(self, origin: str) -> Entry:
         """Return the line of a queue."""
         entry = self.entries.get(origin)

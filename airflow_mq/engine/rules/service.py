@@ -17,7 +17,7 @@ from .changes import Aside
 from .charging import Charge, charge_of, charge_of_run, excess
 from .events import WRONG, EventRun, Fate, returned, with_error, with_wait
 from .judging import ATTEMPTS, Bounds, Decision, bounds_of, in_words
-from .message import message_ids
+from .message import Address, message_ids
 from .outcome import Done, Outcome, Overweight, PageStatus, Transferred, Unreadable, Yield
 from .page import ASIDE, Page
 from .weight import ZERO, Meter, Weight, max_message_weight, total_weight
@@ -435,7 +435,8 @@ def put_aside(
     working_set.emit(fate, book.origin, page.index, item, id_, detail=why)
     page.marks[item] = ASIDE
     working_set.charge(book.origin, Charge(set_aside=1))
-    working_set.set_aside(book, page, item, Aside(id_, size, weight, limit, reason))
+    working_set.changes.asides[Address(book.origin, page.index, item)] = Aside(id_, size, weight, limit, reason)
+    working_set.touch(book, page)
 
 
 def carry_out(working_set: WorkingSet, book: Book, page: Page, item: int, decision: Decision) -> bool:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from .book import BUDGET, Book, Group, QueueSettings
 from .budget import Bucket
-from .changes import POSTED, Aside, Changes, PutOff
+from .changes import POSTED, Changes, PutOff
 from .characters import quoted
 from .charging import NO_CHARGE, Charge
 from .config import RingConfig
@@ -425,11 +425,6 @@ class WorkingSet:
         self.changes.pages.discard(key)
         self.changes.books.add(book.origin)
         self.changes.removed_pages[key] = page
-
-    def set_aside(self, book: Book, page: Page, item: int, aside: Aside) -> None:
-        """Keep an attempted message until a person or a policy decides."""
-        self.changes.asides[Address(book.origin, page.index, item)] = aside
-        self.touch(book, page)
 
     def charge(self, origin: str, charge: Charge) -> None:
         """Charge a book for messages of the present processor: the only way to do so."""

@@ -466,8 +466,7 @@ def _footprints(unit: Unit, working_set: StoredSet, names: Sequence[str]) -> lis
     found: list[tuple[str, Footprint]] = []
     for name in names:
         book = working_set.book(name)
-        while working_set.pull(book):
-            pass
+        working_set.pull_all(book)
         answers = answers_of(reports.get(name, ())).get(name)
         # A report may contain messages that its block does not hold; they do not count.
         items = answers.items() & claimed.get(name, set()) if answers else set()

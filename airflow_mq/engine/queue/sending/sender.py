@@ -367,8 +367,7 @@ class Sender:
         """
         with self.session.snapshot(names=[check_origin(origin)]) as (_, working_set):
             book, heap = working_set.book(origin), working_set.config.heap_size
-            while working_set.pull(book):
-                pass
+            working_set.pull_all(book)
             page = working_set.page(origin, book.end - 1) if book.is_ready else None
             used = heap if page is None else page.used
             pages = book.end - book.begin
