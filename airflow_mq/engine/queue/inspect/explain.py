@@ -475,10 +475,10 @@ class _Question:
         # A share changes the credit of a visit, not the turn.
         if reason != "turn":
             share = min(2 * self.book.settings.share, 1 << 20)
-            yield f"with a share of {share}", {"shares": {self.origin: share}}
+            yield f"with a share of {share}", {"settings": {self.origin: {"share": share}}}
         for name, most in self._mosts():
             wider = _times(most, 2)
-            yield f"with a most of {wider} for {name}", {"mosts": {name: wider}}
+            yield f"with a most of {wider} for {name}", {"settings": {name: {"most": list(wider)}}}
 
     def _mosts(self) -> list[tuple[str, Weight]]:
         """Return the *most* of the origin, and those of the groups above it, with their names."""

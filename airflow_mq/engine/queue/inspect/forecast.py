@@ -136,10 +136,10 @@ class Conditions:
     """Conditions of a forecast; the ring's own settings apply to the rest."""
 
     limit: Weight | None = None
-    shares: Mapping[str, int] = field(default_factory=dict)
+    #: Settings of origins, instead of theirs.
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     seed: bytes | None = None
     changes: Mapping[str, object] = field(default_factory=dict)
-    mosts: Mapping[str, Weight] = field(default_factory=dict)
     #: The DAG or program whose blocks these are, and as people read it.
     server: str | None = None
     server_title: str | None = None
@@ -151,8 +151,8 @@ class Conditions:
             object.__setattr__(self, "limit", Weight.of(self.limit))
         if self.seed is not None and not 1 <= len(self.seed) <= MOST_SEED:
             raise InvalidInput(f"a seed is 1 to {MOST_SEED} bytes")
-        for origin, share in self.shares.items():
-            checked_share(share)
+        for origin, own in self.settings.items():
+            checked_share(own.get("share", 1))
             check_origin(origin)
         if "heap_size" in self.changes:
             raise ConfigRefused("heap_size cannot change in a forecast: stored pages keep their size; leave it out")
@@ -162,13 +162,6 @@ class Conditions:
         return replace(
             self, limit=server.limit, server=server.name, patterns=server.patterns, server_title=server.title
         )
-
-    def settings(self) -> dict[str, dict[str, object]]:
-        """Return the settings of origins as they would be stored."""
-        settings: dict[str, dict[str, object]] = {origin: {"share": share} for origin, share in self.shares.items()}
-        for origin, most in self.mosts.items():
-            settings.setdefault(origin, {})["most"] = list(most)
-        return settings
 
 
 class Pace(NamedTuple):
@@ -202,7 +195,7 @@ class Foresight:
         #: Blocks in progress, until time passes.
         self._live: Sequence[BlockRow] = ()
         anew = self.config.paths != config.paths
-        self.overlay = Overlay(session.store, unit, session.ring_id, conditions.settings(), anew=anew)
+        self.overlay = Overlay(session.store, unit, session.ring_id, conditions.settings, anew=anew)
         session.settler.foresee(self.overlay, lambda now: self.working_set(skip_in_flight=True))
         self._end_dead_blocks()
 
@@ -311,10 +304,7 @@ class Foresight:
                     done.add(run.page, run.first, run.first + run.count - 1, DONE)
         details = {"limit": self.limit, "planned": ZERO, "overhead": ZERO, "messages": 0, "order": self.config.order}
         row = BlockRow(0, 0, None, b"", PLANNED, False, 0.0, 0, 0, None, details)
-        working_set = self.working_set(skip_in_flight=True)
-        for _ in Settling(working_set, row, self.session.actor, None, claims, answers).parts():
-            pass
-        self._keep(working_set)
+        self._settle(row, claims, answers)
 
     def _end_dead_blocks(self) -> None:
         """Release the blocks that are past their deadline, as the next plan does: readable reports count."""
@@ -322,13 +312,16 @@ class Foresight:
         dead = sorted(row for row in live if row.deadline <= self.overlay.now)
         self._live = sorted(row for row in live if row.deadline > self.overlay.now and not row.by_hand)
         for row in dead:
-            working_set = self.working_set(skip_in_flight=True)
-            answers: dict[str, Answers] | None = None if self.overlay.unit.reads_reports() else {}
-            for _ in Settling(working_set, row, self.session.actor, None, None, answers).parts():
-                pass
-            self._keep(working_set)
+            self._settle(row, None, None if self.overlay.unit.reads_reports() else {})
         if dead:
             self.overlay.end_blocks({row.id for row in dead})
+
+    def _settle(self, row: BlockRow, claims: Sequence[Claim] | None, answers: Mapping[str, Answers] | None) -> None:
+        """Settle a block, of which claims and answers are stored unless they are given."""
+        working_set = self.working_set(skip_in_flight=True)
+        for _ in Settling(working_set, row, self.session.actor, None, claims, answers).parts():
+            pass
+        self._keep(working_set)
 
 
 @contextmanager

@@ -418,7 +418,8 @@ class Inspect:
         :param seed: the seed of the order, required in a ring that shuffles
         :param changes: settings of the ring instead of its own, such as `order`
         """
-        with foresight(self._session, Conditions(limit, shares or {}, seed, changes)) as future:
+        settings = {origin: {"share": share} for origin, share in (shares or {}).items()}
+        with foresight(self._session, Conditions(limit, settings, seed, changes)) as future:
             return future.next_block()
 
     def forecast(
@@ -439,7 +440,8 @@ class Inspect:
             program that planned the latest block. Blocks in progress end before the second one. `0` lets all come now
         """
         check_number(blocks, "a number of blocks")
-        with foresight(self._session, Conditions(limit, shares or {}, seed, changes)) as future:
+        settings = {origin: {"share": share} for origin, share in (shares or {}).items()}
+        with foresight(self._session, Conditions(limit, settings, seed, changes)) as future:
             return list(future.blocks(blocks, future.pace(every)))
 
     def quote(
