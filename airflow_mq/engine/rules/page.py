@@ -255,15 +255,6 @@ class Page:
         at = bisect_right(ends, item)
         return self.slices.row_ids[at], self.slices.starts[at] + item - (ends[at - 1] if at else 0)
 
-    def first_of(self, row_id: int) -> int | None:
-        """Return the first item of an inbox row, or None if the page has none."""
-        at = 0
-        for part in self.slices:
-            if part.row_id == row_id:
-                return at
-            at += part.items
-        return None
-
     def mark_processed(self, item: int) -> int:
         """Mark an item as processed, and return its bytes."""
         self.marks[item] = PROCESSED

@@ -222,7 +222,7 @@ class _Reader:
         for index, page in self._pages(self.session.fresh_working_set(self.unit, [book]), book):
             rows = self.unit.inbox.heads(self.ring_id, {book: sorted(page.slices.row_ids)})
             row_id = next((row.id for row in rows if was_of(row.attributes) == place), None)
-            item = None if row_id is None else page.first_of(row_id)
+            item = next((at for at, (id_, _) in enumerate(page.slices.places()) if id_ == row_id), None)
             if item is not None and page.marks[item] != PROCESSED:
                 return index, item
         return None
