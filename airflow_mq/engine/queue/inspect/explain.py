@@ -215,8 +215,11 @@ class _Question:
 
     def of_queue(self) -> Explanation:
         """Return why the first message waits."""
-        address = self._ask_first()
-        return self._nothing_waits() if address is None else self._waits(address)
+        first = self._first_waiting()
+        if first is None:
+            return self._nothing_waits()
+        self._ask(first, f"the first message of {self.origin}, {first},")
+        return self._waits(first)
 
     def of_message(self, address: Address) -> Explanation:
         """Return why a message waits."""
@@ -233,13 +236,6 @@ class _Question:
         if mark == ASIDE or address.page < self.book.begin:
             return self._is_set_aside(address)
         return self._waits(address)
-
-    def _ask_first(self) -> Address | None:
-        """Ask about the first message that waits; return it."""
-        first = self._first_waiting()
-        if first is not None:
-            self._ask(first, f"the first message of {self.origin}, {first},")
-        return first
 
     # Messages that no block takes.
 
