@@ -114,7 +114,8 @@ def waiting(working_set: StoredSet, origins: Sequence[str], limit: int) -> Itera
                     yield runs
 
     for group in grouped(all_runs(), _GROUP, lambda runs: runs.page.used):
-        yield from _dropping(working_set, group)
+        yield from load_batches(working_set, group)
+        drop_payloads(working_set, (page for _, page, _ in group))
 
 
 def _waiting_runs(
@@ -146,12 +147,6 @@ def _runs(items: Iterable[int]) -> Iterator[range]:
         stop = item + 1
     if start >= 0:
         yield range(start, stop)
-
-
-def _dropping(working_set: StoredSet, group: Sequence[PageRuns]) -> Iterator[Batch]:
-    """Yield the messages of some pages, and drop their payloads afterwards."""
-    yield from load_batches(working_set, group)
-    drop_payloads(working_set, (page for _, page, _ in group))
 
 
 def drop_payloads(working_set: StoredSet, pages: Iterable[Page]) -> None:
