@@ -19,7 +19,7 @@ from .message import Address
 from .outcome import Outcome, PageStatus
 from .page import ASIDE, Page
 from .priority import origin_of, priority_of
-from .service import Attempt, Ladder, Weighing, apply_outcome, carry_out
+from .service import Attempt, Ladder, apply_outcome, carry_out
 from .weight import UNLIMITED, ZERO, Meter, Weighed, WeighPayloads, Weight, total_weight
 from .working_set import WorkingSet
 
@@ -153,8 +153,8 @@ class Scales:
 class OneByOne(Attempt):
     """Attempt that executes one message after the other in place, by a processor that meters itself."""
 
-    def __init__(self, execute: Execute, scales: Weighing) -> None:
-        super().__init__(scales)
+    def __init__(self, execute: Execute, scales: Scales) -> None:
+        super().__init__(scales.weight)
         self.execute = execute
 
     def step(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus | None]:
@@ -193,13 +193,12 @@ class OneByOne(Attempt):
 class Stretches(Attempt):
     """Attempt that weighs a stretch of messages and takes as many as fit at once."""
 
-    scales: Scales
     #: The most messages to take at once.
     at_once = sys.maxsize
 
     def __init__(self, scales: Scales) -> None:
-        super().__init__(scales)
-        self._decisions = 0
+        super().__init__(scales.weight)
+        self.scales, self._decisions = scales, 0
 
     @abstractmethod
     def take(

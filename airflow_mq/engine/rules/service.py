@@ -7,9 +7,8 @@ is next. An `Attempt` decides how a message is tried: a processor executes it no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from .book import BACKOFF, BUDGET, Book
 from .budget import Bucket
@@ -53,18 +52,12 @@ class Credit:
             meter.refund(weight)
 
 
-class Weighing(Protocol):
-    """Weights of single items."""
-
-    def weight(self, origin: str, page: Page, item: int) -> Weight:
-        """Return the weight of an item."""
-
-
 class Attempt(ABC):
     """A way to try the messages of a page, from its first unattempted one on."""
 
-    def __init__(self, scales: Weighing) -> None:
-        self.scales = scales
+    def __init__(self, weigh: Callable[[str, Page, int], Weight]) -> None:
+        """:param weigh: returns the weight of an item, by its queue and page."""
+        self._weigh = weigh
 
     def begin_visit(self, book: Book) -> None:
         """Prepare to service a queue; most attempts need nothing."""
@@ -79,7 +72,7 @@ class Attempt(ABC):
 
     def front(self, book: Book, page: Page) -> Weight:
         """Return the expected weight of the first unattempted message."""
-        return self.scales.weight(book.origin, page, page.first_index)
+        return self._weigh(book.origin, page, page.first_index)
 
     def run(self, ladder: Ladder, book: Book, page: Page) -> tuple[int, PageStatus]:
         """Take step after step; return the number of processed messages and the reason for the stop."""
