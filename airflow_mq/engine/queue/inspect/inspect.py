@@ -63,7 +63,7 @@ from .queues import (
 from .quote import SECONDS, Offer, Quote, quote_of
 from .reasons import Explanation
 from .servicing import IsDagPaused, Servicing, unknown_pause
-from .usage import Usage, Wanted, usage_of
+from .usage import Usage, usage_of
 
 #: Reads of a bounded page of queues, if most of those that it finds are empty.
 READS = 20
@@ -550,9 +550,11 @@ class Inspect:
         :param tariff: prices for `Usage.cost`
         :param most: raise `InvalidInput` if there are more rows
         """
-        wanted = Wanted(by, per, since, until, None if of is None else check_origin(of), tariff, most)
+        if of is not None:
+            check_origin(of)
         with self._store.reading() as unit:
-            return usage_of(unit, self._ring_id, wanted)
+            ring = self._ring_id
+            return usage_of(unit, ring, by, per, since=since, until=until, of=of, tariff=tariff, most=most)
 
     def bill_headers(self, month: date | None = None) -> list[Header]:
         """Return the published headers of closed days in order: those of a month, or all."""

@@ -44,53 +44,28 @@ class Usage:
     currency: str = ""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The usage that a report shows."""
-
-    by: str = "origin"
-    per: str = "day"
-    #: Days of UTC: from the first one to before the last one; None for no bound.
-    since: date | None = None
-    until: date | None = None
-    #: Only this origin and all below it.
-    of: str | None = None
-    tariff: Tariff | None = None
-    #: Number of rows above which the report is refused.
-    most: int | None = None
-
-    def __post_init__(self) -> None:
-        for value, known, what in ((self.by, BY, "by"), (self.per, PER, "per")):
-            if value not in known:
-                raise InvalidInput(f"invalid {what} {value!r:.80}: expected one of {', '.join(known)}")
-
-    def name(self, book: str, processor: str, server: str) -> str | None:
-        """Return the name under which a charge is summed; None if the report leaves it out."""
-        origin = origin_of(book)
-        if self.of is not None and not is_below(origin, self.of):
-            return None
-        if self.by == "path":
-            below = "" if self.of is None else self.of + SEPARATOR
-            return below + head_of(origin[len(below) :]) if origin != self.of else origin
-        return {"origin": origin, "processor": processor, "dag": dag_of(server) or server}[self.by]
-
-
-def usage_of(unit: Unit, ring: int, wanted: Wanted) -> list[Usage]:
-    """Return the usage of a ring, in the order of periods and names."""
+def usage_of(
+    unit: Unit, ring: int, by: str, per: str, *, since: date | None, until: date | None, of: str | None,
+    tariff: Tariff | None, most: int | None,
+) -> list[Usage]:  # fmt: skip
+    """Return the usage of a ring, in the order of periods and names; see `Inspect.usage`."""
+    for value, known, what in ((by, BY, "by"), (per, PER, "per")):
+        if value not in known:
+            raise InvalidInput(f"invalid {what} {value!r:.80}: expected one of {', '.join(known)}")
     sums: dict[tuple[str, str], Charge] = {}
     costs: defaultdict[tuple[str, str], Fraction] = defaultdict(Fraction)
-    tariff = wanted.tariff
-    for day, charges in _days(unit, ring, wanted):
-        period = day.isoformat()[: PER[wanted.per]]
+    for day, charges in _days(unit, ring, since, until):
+        period = day.isoformat()[: PER[per]]
         for (book, processor, server), charge in charges.items():
-            name = wanted.name(book, processor, server)
-            if name is not None:
-                known = sums.get((period, name))
-                sums[period, name] = charge if known is None else known.plus(charge)
-                if tariff is not None:
-                    costs[period, name] += tariff.cost(day, charge.charged)
-        if wanted.most is not None and len(sums) > wanted.most:
-            raise InvalidInput(f"more than {wanted.most:,} rows: choose a shorter time, one origin or path, or months")
+            origin = origin_of(book)
+            if of is not None and not is_below(origin, of):
+                continue
+            key = period, _name(by, of, origin, processor, server)
+            sums[key] = sums[key].plus(charge) if key in sums else charge
+            if tariff is not None:
+                costs[key] += tariff.cost(day, charge.charged)
+        if most is not None and len(sums) > most:
+            raise InvalidInput(f"more than {most:,} rows: choose a shorter time, one origin or path, or months")
     return [
         Usage(
             *key, charge.planned, charge.charged, round(charge.measured / 1_000_000, 3), *charge[3:],
@@ -100,10 +75,18 @@ def usage_of(unit: Unit, ring: int, wanted: Wanted) -> list[Usage]:
     ]  # fmt: skip
 
 
-def _days(unit: Unit, ring: int, wanted: Wanted) -> Iterator[tuple[date, Sums]]:
-    """Yield sums of closed days, and the rows that are in none of them yet."""
-    first = 0 if wanted.since is None else (wanted.since - EPOCH).days
-    stop = (date.max if wanted.until is None else wanted.until) - EPOCH
+def _name(by: str, of: str | None, origin: str, processor: str, server: str) -> str:
+    """Return the name under which a charge is summed, in a report on an origin or a path, or on all."""
+    if by == "path":
+        below = "" if of is None else of + SEPARATOR
+        return below + head_of(origin[len(below) :]) if origin != of else origin
+    return {"origin": origin, "processor": processor, "dag": dag_of(server) or server}[by]
+
+
+def _days(unit: Unit, ring: int, since: date | None, until: date | None) -> Iterator[tuple[date, Sums]]:
+    """Yield sums of closed days, and the rows that are in none of them yet, from a day to before another."""
+    first = 0 if since is None else (since - EPOCH).days
+    stop = (date.max if until is None else until) - EPOCH
     for day, sums in unit.charges.days(ring, first, stop.days):
         yield date_of(day), sums
     for row in unit.charges.each(ring, unit.charges.rolled_up(ring)):
