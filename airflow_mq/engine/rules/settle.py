@@ -112,12 +112,6 @@ class Ranges(Generic[T]):
             if value is not None:
                 yield min(self._starts[at + 1] - 1, last) - max(self._starts[at], first) + 1, value
 
-    def items(self) -> Iterator[tuple[int, T]]:
-        """Return all items that have a value, in ascending order."""
-        for first, last, value in self.spans():
-            for item in range(first, last + 1):
-                yield item, value
-
     def _sort(self) -> None:
         waiting = sorted((first, at * self._sign) for at, (first, _, _) in enumerate(self.added))
         self._starts = sorted({place for first, last, _ in self.added for place in (first, last + 1)})
@@ -205,8 +199,9 @@ class Answers:
         return {
             (page, item)
             for page, runs in self._runs.items()
-            for item, run in runs.items()
+            for first, last, run in runs.spans()
             if not isinstance(run.outcome, (Yield, Overweight))
+            for item in range(first, last + 1)
         }
 
 
