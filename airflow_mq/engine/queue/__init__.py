@@ -264,13 +264,7 @@ class MessageQueue:
         """Close the connections."""
         self.store.close()
 
-    @overload
-    def typed(self, codec: Codec[T]) -> TypedQueue[T]: ...
-
-    @overload
-    def typed(self, codec: type[T]) -> TypedQueue[T]: ...
-
-    def typed(self, codec: Any) -> TypedQueue[Any]:
+    def typed(self, codec: Codec[T] | type[T]) -> TypedQueue[T]:
         """Return this queue with a type on both ends: a codec, `bytes`, `str`, or a type that Pydantic validates."""
         return TypedQueue(self, codec_of(codec))
 
