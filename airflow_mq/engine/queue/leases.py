@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from ..rules.claims import Claim, Claiming, Scales
 from ..rules.errors import Busy
 from ..rules.message import check_origin
 from ..rules.outcome import DONE, Outcome
+from ..rules.paths import Turn
 from ..rules.priority import books_of
-from ..rules.service import Credit, Ladder
+from ..rules.service import Ladder
 from ..rules.units import check_seconds
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
 from ..store.rows import AT_ONCE, RELEASED
@@ -94,7 +95,8 @@ class View:
         limit = working_set.config.service_weight or UNLIMITED
         claiming = Claiming(Scales(working_set), merge=False)
         ladder = Ladder(working_set, Meter(UNLIMITED), claiming, limit)
-        ladder.credit = _One()
+        # One message, whatever it weighs.
+        ladder.credit = Turn(1, lambda _: 1, ())
         decided: list[Claim] = []
         for name in self._books(working_set):
             ladder.service_queue(name)
@@ -131,23 +133,6 @@ class View:
                 following = ring.next_in_line(name)
                 if not working_set.book(name).skipped:
                     yield name
-
-
-class _One(Credit):
-    """The credit of a visit that may take one message."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = 1
-
-    def covering(self, weights: Sequence[Weight]) -> int:
-        return self.left
-
-    def spend(self, weight: Weight) -> None:
-        self.left = 0
-
-    def refund(self, weight: Weight) -> None:
-        self.left = 1
 
 
 class Leases:
