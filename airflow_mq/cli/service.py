@@ -91,7 +91,7 @@ def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Process
         return called
 
     if isinstance(processor, BatchProcessor):
-        return BatchProcessor(noting(processor.process), processor.weigher)
+        return BatchProcessor(noting(processor.process))
     return noting(processor)
 
 

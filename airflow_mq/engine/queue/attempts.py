@@ -38,7 +38,7 @@ from ..rules.outcome import (
 )
 from ..rules.page import Page
 from ..rules.service import Ladder, apply_outcome, carry_out, record_done
-from ..rules.weight import ZERO, Meter, WeighPayloads, Weight, total_weight
+from ..rules.weight import ZERO, Meter, Weight, total_weight
 from ..rules.working_set import WorkingSet
 from ..store.blobs import is_there
 from ..store.store import AnyStore
@@ -58,11 +58,9 @@ Processor = Callable[[Delivery], Answer]
 class BatchProcessor:
     """A processor that takes neighbours of one origin together."""
 
-    def __init__(
-        self, process: Callable[[Batch], Sequence[Answer] | None], weigher: WeighPayloads | None = None
-    ) -> None:
+    def __init__(self, process: Callable[[Batch], Sequence[Answer] | None]) -> None:
         check_runs(process)
-        self.process, self.weigher = process, weigher
+        self.process = process
 
 
 def check_runs(function: Callable[..., Any]) -> None:

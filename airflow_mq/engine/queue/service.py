@@ -192,7 +192,7 @@ class Service:
 
     def _ladder(self) -> Ladder:
         working_set = self.working_set
-        scales = Scales(working_set, getattr(self.processor, "weigher", None))
+        scales = Scales(working_set)
         attempt: Attempt
         if isinstance(self.processor, BatchProcessor):
             attempt = Batching(scales, self, self.processor)
@@ -200,7 +200,7 @@ class Service:
             attempt = OneByOne(self._execute, scales)
         else:
             attempt = Calling(scales, self, self.processor)
-        if scales.weigh is None and not isinstance(attempt, OneByOne):
+        if not isinstance(attempt, OneByOne):
             working_set.meter = self.meter
         ladder = Ladder(working_set, self.meter, attempt)
         ladder.most_queues, ladder.is_resumed = working_set.config.max_block_queues, not self.is_first

@@ -265,5 +265,5 @@ class Weighed:
     id: bytes | None = None
 
 
-#: A weigher of a processor: takes all payloads of one origin, returns one answer each.
+#: The weigher of a plan's caller: takes all payloads of one origin, returns one answer each.
 WeighPayloads = Callable[[str, Sequence[bytes]], Sequence[Weight | Weighed]]

@@ -68,7 +68,7 @@ class Servicing(Observed):
             observer.touch(tried.origin, len(tried.payloads) if isinstance(tried, Batch) else 1)
             return call(tried)
 
-        watched = BatchProcessor(observed, process.weigher) if isinstance(process, BatchProcessor) else observed
+        watched = BatchProcessor(observed) if isinstance(process, BatchProcessor) else observed
         try:
             with self.processing_here():
                 serviced = queue.service_queues(watched, limit, server=server_name(context))
