@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_high
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ...rules.characters import quoted
 from ...rules.weight import PER, LinearWeigher, Weight
@@ -22,6 +22,8 @@ ENOUGH, DRIFT = 20, 1.25
 ABSURD, ODD = 1_000, 16
 #: Sums as the databases return them: JSON text, or the value that it describes.
 Sums: TypeAlias = "str | bytes | dict[str, int]"
+#: Length of a processed message, its use, and the use that was predicted.
+Measured = tuple[int, Weight, Weight]
 _SUMS = ("count", "length", "length2", "time", "time_length", "size", "size_length", "predicted")
 
 
@@ -39,17 +41,7 @@ class Fit:
     sums: Mapping[str, int] = field(repr=False)
 
 
-class Measured(NamedTuple):
-    """Length of a processed message, its use, and the use that was predicted."""
-
-    length: int
-    used: Weight
-    predicted: Weight
-
-
-def remember(
-    unit: Unit, ring: int, origin: str, measured: Sequence[tuple[int, Weight, Weight]], processor: str, full: Weight
-) -> None:
+def remember(unit: Unit, ring: int, origin: str, measured: Sequence[Measured], processor: str, full: Weight) -> None:
     """Add measured weights of messages of one origin, and warn if predictions are off.
 
     :param full: the weight of a full block, which no message exceeds
@@ -59,7 +51,7 @@ def remember(
     sums = dict.fromkeys(_SUMS, 0)
     for _, _, known in unit.origins.measures(ring, processor, origin):
         sums = _sums(known)
-    for length, used, predicted in _plausible([Measured(*one) for one in measured], sums, full):
+    for length, used, predicted in _plausible(measured, sums, full):
         fresh = (1, length, length * length, used[0], used[0] * length, used[1], used[1] * length, predicted[0])
         for name, value in zip(_SUMS, fresh):
             sums[name] += value
@@ -80,12 +72,12 @@ def _plausible(measured: Sequence[Measured], sums: Mapping[str, int], full: Weig
         if sums["count"] >= ENOUGH:
             usual = -(-sums[name] // sums["count"])
         else:
-            usual = median_high(one.used[part] for one in measured)
-        usual = max(usual, max(one.predicted[part] for one in measured), 1)
+            usual = median_high(used[part] for _, used, _ in measured)
+        usual = max(usual, max(predicted[part] for *_, predicted in measured), 1)
         bounds.append((min(usual * ABSURD, full[part]), min(usual * ODD, full[part])))
     return [
-        one._replace(used=Weight(*(odd if used > most else used for used, (most, odd) in zip(one.used, bounds))))
-        for one in measured
+        (length, Weight(*(odd if part > most else part for part, (most, odd) in zip(used, bounds))), predicted)
+        for length, used, predicted in measured
     ]
 
 
