@@ -184,7 +184,7 @@ def discard(
     after_removal(working_set, book, page, address.index)
 
 
-def reap_page(working_set: WorkingSet, origin: str, index: int, why: str = "", actor: str = "") -> None:
+def reap_page(working_set: WorkingSet, origin: str, index: int, why: str, actor: str) -> None:
     """Remove an old page with the messages that it still holds. Pallet: `do_reap_page`."""
     book = working_set.book(origin)
     if index >= book.begin:
@@ -199,26 +199,17 @@ def reap_page(working_set: WorkingSet, origin: str, index: int, why: str = "", a
             f"page {index} of {named(origin)} still holds {page.remaining} messages, "
             "and is too recent to be culled; execute or discard them"
         )
-    detail = decided(why or "page reaped", actor) if actor else why
-    _record_culled(working_set, book, page, detail)
+    detail = decided(why or "page reaped", actor)
+    payloads = working_set.payloads(origin, page) if page.remaining else ()
+    for item, payload in enumerate(payloads):
+        if page.marks[item] != PROCESSED:
+            working_set.emit(Fate.DISCARDED, origin, index, item, message_id(payload), detail=detail)
+            working_set.changes.asides[Address(origin, index, item)] = None
     book.message_count -= page.remaining
     book.size -= page.remaining_size
     working_set.remove_page(book, page)
     working_set.note_changed(book)
     working_set.emit(Fate.PAGE_REMOVED, origin, index, 0, b"", detail=detail)
-
-
-def _record_culled(working_set: WorkingSet, book: Book, page: Page, why: str) -> None:
-    """Record an event for each message that is deleted with its page."""
-    if not page.remaining:
-        return
-    payloads = working_set.payloads(book.origin, page)
-    for item, mark in enumerate(page.marks):
-        if mark != PROCESSED:
-            working_set.emit(
-                Fate.DISCARDED, book.origin, page.index, item, message_id(payloads[item]), detail=why or "page reaped"
-            )
-            working_set.changes.asides[Address(book.origin, page.index, item)] = None
 
 
 def watermark(book: Book, max_stale: int) -> int:

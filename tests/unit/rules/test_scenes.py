@@ -364,12 +364,12 @@ def test_reaping_names_what_goes_with_the_page() -> None:
         scene.enqueue("a", "weight=500")
     scene.service()
     with pytest.raises(NotReapable):
-        reap_page(scene.working_set, "a", 5)
+        reap_page(scene.working_set, "a", 5, "", "ann")
     with pytest.raises(NotReapable):
-        reap_page(scene.working_set, "a", 4)
-    reap_page(scene.working_set, "a", 0, "too old")
+        reap_page(scene.working_set, "a", 4, "", "ann")
+    reap_page(scene.working_set, "a", 0, "too old", "ann")
     scene.check()
     with pytest.raises(NoPage):
-        reap_page(scene.working_set, "a", 0)
+        reap_page(scene.working_set, "a", 0, "", "ann")
     assert scene.told()[-2:] == ["Discarded a:0:0", "PageRemoved a:0:0"]
     assert scene.footprint("a") == (4, 0, 4, 40)
