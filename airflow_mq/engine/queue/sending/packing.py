@@ -75,21 +75,18 @@ class PackedCall:
         carried: Mapping[str, str] | None = None,
         due: int | None = None,
     ) -> None:
-        self.heap_size, self.max_headers, self.max_size = config.heap_size, config.max_headers, config.max_message_len
+        self.config, self.heap_size, self.max_size = config, config.heap_size, config.max_message_len
         self.check_sender, self.check_rank = check_sender, check_rank
         #: The priority of messages without their own.
         self.priority = priority
         #: Headers of all messages, also of those with their own.
         self.carried = carried
         #: Attributes of messages without their own.
-        self.common = common.checked(self.max_headers, carried)
+        self.common = common.checked(config.max_headers, carried)
         #: When the messages join their queues; None: at once.
         self.due = due
-        #: Whether the ring limits the number of its origins.
-        self.is_bound = config.limits_origins
         #: Whether this session knows of no high message yet, and the call has one.
         self.first_high = False
-        self._knows_high = config.high
         #: Whether its transaction claims a key for all of its messages.
         self.is_chunk = False
         #: Books whose sums for quotas are due: a transaction that has claimed keys cannot write them.
@@ -155,7 +152,7 @@ class PackedCall:
         own = message if isinstance(message, Message) else Message(message)
         row = self._row(origin, own.priority or self.priority)
         payload = check_payload(own.payload, self.max_size)
-        attributes = Attributes.given_by(own).checked(self.max_headers, self.carried if own.headers else None)
+        attributes = Attributes.given_by(own).checked(self.config.max_headers, self.carried if own.headers else None)
         used, beside = len(payload) + HEADER_SIZE, attributes.beside
         is_full = row.used + used > self.heap_size or (beside and row.beside + beside > self.heap_size)
         if row.payloads and (own.key is not None or is_full):
@@ -182,7 +179,7 @@ class PackedCall:
             self.check_sender(origin)
             if priority != REGULAR:
                 self.check_rank(check_priority(priority))
-                self.first_high = not self._knows_high
+                self.first_high = not self.config.high
             row = self._open[origin, priority] = _OpenRow(book_name(origin, priority))
         return row
 
@@ -226,7 +223,8 @@ class PackedCall:
     @property
     def is_plain(self) -> bool:
         """Whether one statement sends all rows: few of a page's worth, due at once, without keys, blobs and limits."""
-        if self.keys or self.blobs or self._filed or self.due is not None or self.is_bound or self.first_high:
+        is_bound = self.config.limits_origins
+        if self.keys or self.blobs or self._filed or self.due is not None or is_bound or self.first_high:
             return False
         return len(self._held) <= PARCEL_ROWS and max(self._stored, default=0) <= self.heap_size
 

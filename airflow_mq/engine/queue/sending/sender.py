@@ -325,7 +325,7 @@ class Sender:
         refused = _refused_keys(session, unit, call.keys) if call.keys else {}
         if call.blobs:
             _require_payloads(unit, call.blobs)
-        if call.is_bound:
+        if call.config.limits_origins:
             refuse_new_origins(session, unit, call.sizes(refused))
         self._send_rows(unit, call, refused, at_once=at_once)
         if call.first_high:
