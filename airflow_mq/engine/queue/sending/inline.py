@@ -9,7 +9,6 @@ weight of the call, and if the processor yields, asks for more weight, or fails.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -17,13 +16,14 @@ from ...rules.book import Book
 from ...rules.claims import OneByOne, Scales
 from ...rules.errors import Busy, InvalidInput, Refused, StoreBusy, StoreError, TokenRefused
 from ...rules.outcome import BadFormat, Corrupt, Done, Outcome, Overweight, Unsupported
-from ...rules.page import WAITING, Page
+from ...rules.page import Page
 from ...rules.priority import told
 from ...rules.service import Ladder
 from ...rules.weight import ZERO, Meter, Weight
 from ...store.rows import PLANNED
 from ..attempts import BatchProcessor, Processor, deliver
 from ..calls import processor_of
+from ..inspect.messages import free_items
 from ..service import Service
 from ..session import RingSession
 from ..values import Delivery, OpenPage
@@ -92,14 +92,10 @@ class _Once(Service):
             return False
         if list(islice(chain(working_set.high, working_set.ring), 2)) != [name] or working_set.book(name).skipped:
             return False
-        waiting = list(islice(self._waiting(working_set.book(name)), 2))
+        # The last page comes again when further messages are cut into it: then this one is not alone.
+        pages = working_set.window(working_set.book(name), pulls=True)
+        waiting = list(islice(((page, item) for page in pages for item in free_items(page, ())), 2))
         return len(waiting) == 1 and working_set.payloads(name, waiting[0][0])[waiting[0][1]] == payload
-
-    def _waiting(self, book: Book) -> Iterator[tuple[Page, int]]:
-        """Yield the first waiting messages of a queue: at least two, if it has them."""
-        self.working_set.pull_some(book, 2)
-        for page in self.working_set.window(book):
-            yield from ((page, item) for item, mark in enumerate(page.marks) if mark == WAITING)
 
     def _try(self, book: Book, page: Page, item: int, meter: Meter) -> Outcome:
         if self.is_done:
