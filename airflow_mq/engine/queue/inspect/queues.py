@@ -29,9 +29,8 @@ from ..blocks.block import Block, block_of
 from ..blocks.reports import answers_of
 from ..session import RingSession
 from ..values import microseconds, moment
-from .messages import claimed_by
+from .messages import claimed_by, first_free
 from .order import books_asked, origins_from, with_high
-from .waiting import first_waiting
 
 #: Inbox rows of a queue that a bounded reading adds up.
 MOST_ROWS = 1_000
@@ -289,17 +288,16 @@ def _first_waiting(
     """
     books = [working_set.book(name) for name in names]
     working_set.loader.inboxes.look_at((book.origin for book in books if not book.is_ready), len(books))
-    books = [book for book in books if book.is_ready or working_set.pull(book)]
-    working_set.loader.pages.fetch((book.origin, book.begin) for book in books)
-    firsts = {book.origin: page for book in books if (page := first_waiting(working_set, book)) is not None}
-    row_ids = {name: [page.place_of(page.first_index)[0]] for name, page in firsts.items()}
+    working_set.loader.pages.fetch((book.origin, book.begin) for book in books if book.is_ready)
+    firsts = {book.origin: found for book in books if (found := first_free(working_set, book, ())) is not None}
+    row_ids = {name: [page.place_of(item)[0]] for name, (page, item) in firsts.items()}
     sent = {row.origin: row.sent_at for row in unit.inbox.heads(working_set.ring_id, row_ids)}
-    return {name: (sent.get(name), *_front(working_set, working_set.book(name), firsts[name])) for name in firsts}
+    return {name: (sent.get(name), *_front(working_set, working_set.book(name), *firsts[name])) for name in firsts}
 
 
-def _front(working_set: StoredSet, book: Book, page: Page) -> tuple[int, Weight | None]:
-    """Return the attempts of the first unattempted message of a page, and its weight if blocks do not set it aside."""
-    config, item = working_set.config, page.first_index
+def _front(working_set: StoredSet, book: Book, page: Page, item: int) -> tuple[int, Weight | None]:
+    """Return the attempts of the first waiting message of a queue, and its weight if blocks do not set it aside."""
+    config = working_set.config
     weight = Scales(working_set).weight(book.origin, page, item)
     # Without a limit of the ring, each block sets aside what it cannot carry.
     bounds = bounds_of(config, ZERO).of(book.settings.most)

@@ -157,8 +157,3 @@ class Waiting:
             lengths = [length for length, mark in zip(lengths, marks, strict=True) if mark == WAITING]
         weigh = self.working_set.config.weigher.weigh
         return sum(self.parts(weigh(length)) for length in lengths[0 if marks else start :])
-
-
-def first_waiting(working_set: StoredSet, book: Book) -> Page | None:
-    """Return the page of the first waiting message, which is its first unattempted one."""
-    return next((page for page in working_set.window(book) if not page.is_attempted), None)
