@@ -22,7 +22,7 @@ from .blocks.settlement import GONE
 from .inspect.queues import footprint, footprints
 from .sending.commands import Commands
 from .session import RingSession
-from .tokens import GivenTokens, ReferenceToken, address_of, complete_all, end_all, read_tokens
+from .tokens import GivenTokens, ReferenceToken, address_of, end_all, read_tokens
 from .values import Enqueued, moment
 
 
@@ -169,7 +169,7 @@ class Leases:
     def complete(self, tokens: GivenTokens, outcome: Outcome = DONE) -> int:
         """Complete the messages of tokens, all or none, in a transaction of its own; return their number."""
         mine = read_tokens(self.session, tokens)
-        complete_all(self.session, mine, outcome)
+        end_all(self.session, mine, outcome)
         return len(mine)
 
     def give_back(self, tokens: GivenTokens) -> int:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from urllib.parse import quote, unquote
 
 from ..rules.claims import Claim
-from ..rules.errors import InvalidInput, TokenRefused, UnknownBlock
+from ..rules.errors import InvalidInput, MessageQueueError, TokenRefused, UnknownBlock
 from ..rules.message import Address
 from ..rules.outcome import DONE, Outcome, check_outcome, send_bounds
 from ..rules.page import Page
@@ -75,7 +75,7 @@ class ReferenceToken:
 
         To complete it in a transaction of yours, see `MessageQueue.commands`.
         """
-        complete_all(self._bound, [self], outcome)
+        end_all(self._bound, [self], outcome)
 
     @property
     def _bound(self) -> RingSession:
@@ -87,20 +87,14 @@ class ReferenceToken:
     def _leased(self, action: str) -> Iterator[tuple[StoredSet, Page]]:
         """Yield a snapshot with the page of the message, while the lease lives."""
         with self._bound.snapshot(names=[self.address.book]) as (unit, working_set):
-            self._refuse_lost(unit, action)
+            ring = self._bound.ring_id
+            row = _row_of(unit, ring, self)
+            if row.state != PLANNED or row.deadline <= unit.now():
+                raise refusal(unit, ring, bytes.fromhex(self.secret), action)
+            _refuse_changed(unit, row, self.address, TokenRefused)
             page = working_set.page(self.address.book, self.address.page)
             assert page is not None, "a claimed message is stored"
             yield working_set, page
-
-    def _refuse_lost(self, unit: Unit, action: str) -> None:
-        ring, secret = self._bound.ring_id, bytes.fromhex(self.secret)
-        row = _row_of(unit, ring, self)
-        if row.state != PLANNED or row.deadline <= unit.now():
-            raise refusal(unit, ring, secret, action)
-        if only_address(unit, row) != self.address:
-            raise TokenRefused(
-                f"changed token: it is not that of message {self.address}; use the token as the view returned it"
-            )
 
 
 GivenTokens: TypeAlias = "str | ReferenceToken | Iterable[str | ReferenceToken]"
@@ -122,14 +116,11 @@ def read_tokens(session: RingSession, given: GivenTokens) -> list[ReferenceToken
     return found
 
 
-def complete_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Outcome) -> None:
-    """Complete the messages of tokens, all or none, in a transaction of its own."""
-    end_all(session, tokens, check_outcome(outcome, *send_bounds(session.config, session.permit)))
-
-
 def end_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Outcome | None) -> None:
-    """Like `complete_all`, with a checked outcome; without one, return the messages to their places."""
+    """Complete the messages of tokens in a transaction of its own; without an outcome, return them to their places."""
     session.refuse_nested()
+    if outcome is not None:
+        outcome = check_outcome(outcome, *send_bounds(session.config, session.permit))
     with session.store.writing() as unit:
         for token in tokens:
             complete_in(unit, session.ring_id, token, outcome)
@@ -152,8 +143,7 @@ def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome |
     # Of two that report at the same time, one closes the block.
     if not (is_live and unit.blocks.close(ring, secret, now)):
         raise refusal(unit, ring, secret, f"{'complete' if outcome else 'give back'} a message of")
-    if only_address(unit, row) != address:
-        raise InvalidInput(f"changed token: it is not that of message {address}; use the token as the view returned it")
+    _refuse_changed(unit, row, address, InvalidInput)
 
 
 def _row_of(unit: Unit, ring: int, token: ReferenceToken) -> BlockRow:
@@ -163,9 +153,9 @@ def _row_of(unit: Unit, ring: int, token: ReferenceToken) -> BlockRow:
     return row
 
 
-def only_address(unit: Unit, row: BlockRow) -> Address | None:
-    """Return the message of a block that has only one."""
-    return address_of(claims_of(unit, row))
+def _refuse_changed(unit: Unit, row: BlockRow, address: Address, kind: type[MessageQueueError]) -> None:
+    if address_of(claims_of(unit, row)) != address:
+        raise kind(f"changed token: it is not that of message {address}; use the token as the view returned it")
 
 
 def address_of(claims: Sequence[Claim]) -> Address | None:
