@@ -69,3 +69,16 @@ def cut(batch: Batch, is_alone: Callable[[int], bool]) -> Iterator[Batch]:
             here = slice(start, start + size)
             yield replace(batch, payloads=batch.payloads[here], first=batch.first + start)
             start += size
+
+
+def neighbours(items: Iterable[int]) -> Iterator[range]:
+    """Yield the ranges of neighbours."""
+    start = stop = -1
+    for item in items:
+        if item != stop:
+            if start >= 0:
+                yield range(start, stop)
+            start = item
+        stop = item + 1
+    if start >= 0:
+        yield range(start, stop)

@@ -22,7 +22,7 @@ from ...rules.units import check_seconds
 from ...rules.weight import WeighPayloads, Weight
 from ...store.rows import LATEST, RELEASED, SETTLED, BlockRow
 from ...store.unit import Unit
-from ..batches import PageRuns, cut, load_batches
+from ..batches import PageRuns, cut, load_batches, neighbours
 from ..servers import ledger_pages
 from ..session import RingSession
 from ..values import Batch, Report, Serviced, moment
@@ -291,7 +291,7 @@ class Blocks:
                     begin += 1
                     page = working_set.pages.get((origin, run.page))
                     if page is not None:
-                        wanted.append(PageRuns(origin, page, list(_stretches(run))))
+                        wanted.append(PageRuns(origin, page, list(neighbours(run.handed_out()))))
                         size += page.held(run.first, run.first + run.count)
                 found = load_batches(working_set, wanted, block)
             yield from found
@@ -313,12 +313,3 @@ def refuse_claimed_by_hand(unit: Unit, ring: int, addresses: Sequence[Address]) 
     """Raise `InFlight` if a block executes one of these set-aside messages."""
     for error in claimed_by_hand(unit, ring, addresses).values():
         raise error
-
-
-def _stretches(run: ClaimRun) -> Iterator[range]:
-    """Yield the ranges of a run that a processor gets."""
-    start = run.first
-    for item in [*sorted(run.decisions), run.first + run.count]:
-        if start < item:
-            yield range(start, item)
-        start = item + 1

@@ -14,7 +14,7 @@ from ...store.blocks import ClaimRow
 from ...store.rows import LATEST, PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
-from ..batches import PageRuns, grouped, load_batches
+from ..batches import PageRuns, grouped, load_batches, neighbours
 from ..blocks.block import Block
 from ..blocks.reports import answers_of
 from ..values import Batch, Peeked, moment
@@ -128,25 +128,9 @@ def _waiting_runs(
     for page in working_set.window(book):
         if limit <= 0:
             return
-        if claimed or any(page.marks):
-            runs = list(_runs(islice(free_items(page, claimed), limit)))
-        else:
-            runs = [range(min(limit, len(page.marks)))]
+        runs = list(neighbours(islice(free_items(page, claimed), limit)))
         limit -= sum(map(len, runs))
         yield PageRuns(name, page, runs)
-
-
-def _runs(items: Iterable[int]) -> Iterator[range]:
-    """Yield the ranges of neighbours."""
-    start = stop = -1
-    for item in items:
-        if item != stop:
-            if start >= 0:
-                yield range(start, stop)
-            start = item
-        stop = item + 1
-    if start >= 0:
-        yield range(start, stop)
 
 
 def drop_payloads(working_set: StoredSet, pages: Iterable[Page]) -> None:
