@@ -78,8 +78,10 @@ def batch_processor(process: Callable[[Batch], Sequence[Answer] | None]) -> Batc
     return BatchProcessor(process)
 
 
-def deliver(processor: Processor, delivery: Delivery, working_set: WorkingSet) -> Outcome:
-    """Call a processor; if the message is done, enqueue the messages that it sent."""
+def deliver(processor: Processor, opened: OpenPage, item: int, working_set: WorkingSet) -> Outcome:
+    """Call a processor for a message of a page; if it is done, enqueue the messages that it sent."""
+    payload = working_set.payloads(opened.book, opened.page, item + 1)[item]
+    delivery = Delivery(opened, payload, item)
     processor = traced(processor) if working_set.traces else processor
     mark, began = current_delivery.set(delivery), monotonic()
     try:

@@ -18,7 +18,7 @@ from .context import ProcessorContext
 from .holding import RingLease
 from .quota import RoomForSent
 from .session import RingSession
-from .values import Delivery, OpenPage
+from .values import OpenPage
 
 _TAKEN_OVER = "the ring was taken over while the message was executed; look before you repeat"
 
@@ -84,6 +84,5 @@ def _run(
         weight = Scales(working_set).weight(address.book, page, address.index)
         if not meter.consume(weight):
             return Overweight(weight)
-    payload = working_set.payloads(address.book, page)[address.index]
     opened = OpenPage(address.book, page, meter, working_set, ProcessorContext(session.place, RoomForSent(session)))
-    return deliver(processor, Delivery(opened, payload, address.index), working_set)
+    return deliver(processor, opened, address.index, working_set)

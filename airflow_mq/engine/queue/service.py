@@ -223,9 +223,8 @@ class Service:
         if self.is_full(1) and (died := self.begin(book, page, item)):
             return died
         self.tried += 1
-        payload = self.working_set.payloads(book.origin, page, item + 1)[item]
         opened = OpenPage(book.origin, page, meter, self.working_set, self.context)
-        return deliver(self._process, Delivery(opened, payload, item), self.working_set)
+        return deliver(self._process, opened, item, self.working_set)
 
     def _process(self, delivery: Delivery) -> Answer:
         assert not isinstance(self.processor, BatchProcessor)

@@ -26,7 +26,7 @@ from ..calls import processor_of
 from ..inspect.messages import free_items
 from ..service import Service
 from ..session import RingSession
-from ..values import Delivery, OpenPage
+from ..values import OpenPage
 from ..walk import walk_ring
 
 log = logging.getLogger("airflow_mq.service")
@@ -104,10 +104,9 @@ class _Once(Service):
         weight = self.scales.weight(book.origin, page, item)
         if not meter.fits(weight) or not (getattr(self.processor, "meters_itself", False) or meter.consume(weight)):
             raise _StaysQueued
-        payload = self.working_set.payloads(book.origin, page)[item]
         opened = OpenPage(book.origin, page, meter, self.working_set, self.context)
         assert not isinstance(self.processor, BatchProcessor)
-        outcome = deliver(self.processor, Delivery(opened, payload, item), self.working_set)
+        outcome = deliver(self.processor, opened, item, self.working_set)
         if not isinstance(outcome, (Done, BadFormat, Corrupt, Unsupported)):
             raise _StaysQueued
         self.is_done = True
