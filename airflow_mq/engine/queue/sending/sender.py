@@ -7,7 +7,7 @@ that the caller has open.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
@@ -327,18 +327,15 @@ class Sender:
             _require_payloads(unit, call.blobs)
         if call.config.limits_origins:
             refuse_new_origins(session, unit, call.sizes(refused))
-        self._send_rows(unit, call, refused, at_once=at_once)
+        sizes = call.sizes(refused) if session.has_quotas else {}
+        is_long = send_within_quotas(session, unit, call.rows(refused), sizes, call.due, at_once=at_once)
+        # The only writer of a store that draws ids has written the sums.
+        if is_long and (call.keys or call.blobs or call.is_chunk) and not unit.draws_ids:
+            call.unsummed = list(sizes)
         if call.first_high:
             # From now on every service of the ring reads high messages.
             unit.rings.allow_high(ring)
         return Enqueued(call.count - len(refused), call.size - sum(refused.values()), len(refused))
-
-    def _send_rows(self, unit: Unit, call: PackedCall, refused: Collection[int], *, at_once: bool) -> None:
-        sizes = call.sizes(refused) if self.session.has_quotas else {}
-        is_long = send_within_quotas(self.session, unit, call.rows(refused), sizes, call.due, at_once=at_once)
-        # The only writer of a store that draws ids has written the sums.
-        if is_long and (call.keys or call.blobs or call.is_chunk) and not unit.draws_ids:
-            call.unsummed = list(sizes)
 
     def _hand_over(self, delivery: Delivery, pairs: Pairs, terms: SendTerms) -> Enqueued:
         """Hand messages that a processor sends to its delivery, which sends them if its message is done."""
