@@ -130,9 +130,9 @@ MUTATIONS: Sequence[Mutation] = (
     ),
     _bug(
         "command commits the caller's transaction", "engine/store/guest.py",
-        '            plain.execute(f"RELEASE {_SAVEPOINT}")\n        except BaseException as error:',
-        '            plain.execute("COMMIT")\n            plain.execute("BEGIN IMMEDIATE")\n'
-        "        except BaseException as error:",
+        '                plain.execute(f"RELEASE {_SAVEPOINT}")\n            except BaseException as error:',
+        '                plain.execute("COMMIT")\n                plain.execute("BEGIN IMMEDIATE")\n'
+        "            except BaseException as error:",
     ),
     _bug(
         "transfer of the bytes of a neighbour", "engine/queue/sending/commands.py",
