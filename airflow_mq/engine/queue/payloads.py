@@ -17,7 +17,6 @@ from typing_extensions import Unpack
 from ..rules.blob import Reference
 from ..rules.errors import BlobMissing, EmptyMessage, InvalidInput, MessageQueueError
 from ..rules.message import Message, check_number
-from ..store import Store
 from ..store.blobs import CHUNK, Upload, hold, open_blob, release
 from ..store.blobs import sweep as sweep_store
 from ..store.rows import LATEST
@@ -65,14 +64,18 @@ class StoredBlob:
 class Held:
     """An uploaded payload, held for a while until messages refer to it."""
 
-    def __init__(self, store: Store[object], reference: Reference, hold: int) -> None:
+    def __init__(self, session: RingSession, reference: Reference, hold: int) -> None:
         #: The payload of a message that refers to it; its hash, which is the id of such messages; and its bytes.
         self.reference, self.hash, self.size = reference, reference.hash, reference.size
-        self._store, self._hold = store, hold
+        self._session, self._hold = session, hold
 
     def release(self) -> None:
-        """End the hold: a payload without messages is deleted at once."""
-        release(self._store, self._hold)
+        """End the hold: a payload without messages is deleted at once.
+
+        In a processor, the hold ends by itself: the messages that it sends are stored after its own message is done.
+        """
+        if delivery_at(self._session.place) is None:
+            release(self._session.store, self._hold)
 
     def __enter__(self) -> Held:
         return self
@@ -105,7 +108,7 @@ class Payloads:
             if holding is not None:
                 if progress:
                     progress(known.size, known.size)
-                return Held(self.store, known, holding)
+                return Held(self.session, known, holding)
         total = known.size if known else None
         upload = Upload(self.store, keep, folder)
         try:
@@ -113,7 +116,7 @@ class Payloads:
                 upload.write(piece)
                 if progress:
                     progress(upload.size, total)
-            return Held(self.store, *upload.finish())
+            return Held(self.session, *upload.finish())
         except BaseException:
             with suppress(MessageQueueError):
                 upload.drop()
@@ -133,13 +136,8 @@ class Payloads:
         The options are those of `enqueue_messages`.
         """
         origin, terms = self.session.check_sender(origin), SendTerms.of(options).checked(self.session)
-        blob = self.put(source, progress=progress)
-        try:
+        with self.put(source, progress=progress) as blob:
             sent = self._sender.enqueue_messages([(origin, Message(blob.reference, key))], None, terms)
-        finally:
-            # The message of a processor exists when its delivery is done; until then the upload holds the payload.
-            if delivery_at(self.session.place) is None:
-                blob.release()
         return replace(sent, size=blob.size if sent.count else 0)
 
     def open(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:

@@ -306,7 +306,7 @@ def source(data: bytes, how: str) -> Any:
 
 
 def blobs_held(store: Store, reference: Reference, hold: int) -> Any:
-    return Held(store.queues[0].store, reference, hold)
+    return Held(store.queues[0].payloads.session, reference, hold)
 
 
 def fresh_id(store: Store) -> int:

@@ -273,6 +273,21 @@ def test_a_file_that_cannot_be_deleted_concerns_no_other_ring(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_hold_of_a_processor_outlasts_its_call(queue: MessageQueue) -> None:
+    queue.enqueue_message("in", b"1")
+    found = []
+
+    def process(delivery: Any) -> None:
+        if delivery.origin == "in":
+            with queue.payloads.put(LARGE) as blob:
+                delivery.enqueue("out", blob.reference)
+        else:
+            found.append(read(queue, delivery.payload))
+
+    queue.service_queues(process)
+    assert found == [LARGE] and queue.check() == []
+
+
 def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:
     kept = queue.payloads.put(LARGE)
     queue.admin.change_ring(keep_uploads=1)
