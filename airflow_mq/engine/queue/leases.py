@@ -95,7 +95,7 @@ class View:
         limit = working_set.config.service_weight or UNLIMITED
         claiming = Claiming(Scales(working_set), merge=False)
         ladder = Ladder(working_set, Meter(UNLIMITED), claiming, limit)
-        # One message, whatever it weighs.
+        # The credit covers one message of any weight.
         ladder.credit = Turn(1, lambda _: 1, ())
         decided: list[Claim] = []
         for name in self._books(working_set):
