@@ -22,6 +22,7 @@ from ..engine.rules.errors import (
     BlobMissing,
     InvalidInput,
     MessageQueueError,
+    StoreCorrupt,
     StoreMissing,
     StoreUnreachable,
     TokenRefused,
@@ -159,8 +160,9 @@ def with_payloads(
     """Yield batches with external payloads in place of their references, one by one to bound memory.
 
     A payload larger than the ring's `whole_payloads` stays a reference; a message without its payload is *unsupported*.
-    If a payload cannot be read now, its message answers *not now*. Later ones of an ordered book are left out; of a
-    relaxed one, those with external payloads answer the same, because each try may take as long as a timeout.
+    If a payload is damaged or cannot be read now, its message answers *not now*. Later ones of an ordered book are left
+    out; of a relaxed one, those with external payloads answer the same if the store of payloads does not answer,
+    because each try may take as long as a timeout.
     """
     away: dict[str, Yield] = {}
     for batch in batches:
@@ -179,10 +181,12 @@ def with_payloads(
                 yield replace(single, payloads=[_payload(queue, payload)])
             except BlobMissing:
                 report([single.answer(Unsupported())])
-            except StoreUnreachable as error:
-                away[batch.book] = Yield(failures.reason_of(error))
+            except (StoreCorrupt, StoreUnreachable) as error:
+                outcome = Yield(failures.reason_of(error))
+                if batch.book in ordered or isinstance(error, StoreUnreachable):
+                    away[batch.book] = outcome
                 # If it is the database that does not answer, this fails.
-                report([single.answer(away[batch.book])])
+                report([single.answer(outcome)])
                 log.error("%s is kept: %s", visible(str(single.addresses[0])), error)
                 if batch.book in ordered:
                     break

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ from airflow_mq.engine.rules.blob import Reference
 from airflow_mq.engine.rules.errors import StoreUnreachable
 from airflow_mq.engine.rules.message import message_ids
 from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.blob_files import BlobFile
 from airflow_mq.processors import Part, Processor, Processors
 from airflow_mq.spark import exchange
 from airflow_mq.spark.frames import Shares
@@ -273,6 +276,56 @@ def test_a_database_that_does_not_answer_fails_the_share(
     batches = list(unmounted.inspect.waiting("acme", limit=9))
     with pytest.raises(StoreUnreachable, match="no answer"):
         list(with_payloads(unmounted, batches, unreachable))
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "unreadable"])
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("way", ["here", "folder"])
+def test_a_damaged_payload_stops_its_own_queue_alone(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str, ordered: bool, way: str
+) -> None:
+    queue.admin.change_ring(ordered=ordered, max_attempts=2)
+    assert queue.service_queues(lambda _: None).processed == 3
+    large = [LARGE + bytes([number]) for number in (1, 2)]
+    for payload in large:
+        queue.payloads.enqueue("acme", payload)
+    queue.enqueue_message("birch", b"small")
+    path = next(blob.path for blob in queue.payloads.list() if blob.hash == message_ids(large[:1])[0])
+    opened = BlobFile.open
+    if damage == "unreadable":
+
+        def failing(file: BlobFile) -> Any:
+            stream = opened(file)
+            if file.path == path:
+                stream.read = partial(_fail, OSError(errno.EIO, "an error of the disk"))  # type: ignore[method-assign]
+            return stream
+
+        monkeypatch.setattr(BlobFile, "open", failing)
+    else:
+        with open(str(path), "r+b") as file:
+            file.write(b"else") if damage == "changed" else file.truncate(1_000)
+    for number in range(3):
+        block = queue.blocks.plan(reports_begin=True)
+        (part,) = PROCESSORS.parts({claim.whose: claim.messages for claim in block.claims} or {"acme": 1})
+        if way == "here":
+            run_in_place(queue, block.token, PROCESSORS, part)
+        else:
+            run_over_a_folder(queue, block.token, part, tmp_path / str(number))
+        queue.blocks.settle(block)
+    # If its disk fails, other payloads of a relaxed queue are not read either, because each try may take long.
+    lost = large if damage == "unreadable" and not ordered else large[:1]
+    assert sorted(SEEN) == sorted(
+        [("birch", b"small"), *(("acme", payload) for payload in large if payload not in lost)]
+    )
+    assert {(kept.id, kept.reason) for kept in queue.set_aside.list()} == {
+        (id_, "attempts") for id_ in message_ids(lost)
+    }
+    why = "StoreUnreachable" if damage == "unreadable" else "StoreCorrupt"
+    assert [event.why for event in queue.inspect.events(name="Returned")] == [why] * len(lost)
+
+
+def _fail(error: Exception, *_: object) -> None:
+    raise error
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

@@ -67,7 +67,7 @@ class BlobFile:
 
     def begin(self) -> None:
         """Open the file for writing, under a temporary name on a local disk."""
-        with self._reached():
+        with self.reached():
             if self._is_local:
                 Path(self.path).parent.mkdir(parents=True, exist_ok=True)
                 self._stream = open(f"{self.path}.part", "xb", opener=_private)  # noqa: SIM115 - closed by finish or drop
@@ -79,13 +79,13 @@ class BlobFile:
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
         assert self._stream is not None
-        with self._reached():
+        with self.reached():
             self._stream.write(data)
 
     def finish(self) -> None:
         """Complete the file; it survives a power failure from now on."""
         assert self._stream is not None
-        with self._reached():
+        with self.reached():
             if self._is_local:
                 self._stream.flush()
                 os.fsync(self._stream.fileno())
@@ -105,7 +105,7 @@ class BlobFile:
 
     def open(self) -> IO[bytes]:
         """Open the file for reading; raise `FileNotFoundError` if it does not exist."""
-        with self._reached(FileNotFoundError):
+        with self.reached(FileNotFoundError):
             if self._is_local:
                 return open(self.path, "rb")
             files, place = self._filesystem_of(self.path)
@@ -114,7 +114,7 @@ class BlobFile:
 
     def size(self) -> int | None:
         """Return the size of the file, or `None` if it does not exist."""
-        with suppress(FileNotFoundError), self._reached(FileNotFoundError):
+        with suppress(FileNotFoundError), self.reached(FileNotFoundError):
             if self._is_local:
                 return os.stat(self.path).st_size
             files, place = self._filesystem_of(self.path)
@@ -124,7 +124,7 @@ class BlobFile:
     def remove(self) -> None:
         """Delete the file, complete or not, if it exists."""
         for name in (self.path, f"{self.path}.part") if self._is_local else (self.path,):
-            with suppress(FileNotFoundError), self._reached(FileNotFoundError):
+            with suppress(FileNotFoundError), self.reached(FileNotFoundError):
                 if self._is_local:
                     os.unlink(name)
                 else:
@@ -132,7 +132,7 @@ class BlobFile:
                     files.rm_file(place)
 
     @contextmanager
-    def _reached(self, *passes: type[OSError]) -> Iterator[None]:
+    def reached(self, *passes: type[OSError]) -> Iterator[None]:
         """Raise errors of the file system as errors of the store, except some."""
         try:
             yield

@@ -197,6 +197,7 @@ class BlobReader(io.RawIOBase):
     def __init__(self, store: AnyStore, reference: Reference) -> None:
         super().__init__()
         self.store, self.reference = store, reference
+        self._stored: BlobFile | None = None
         self._file: IO[bytes] | None = None
         self._place = 0
         self._chunk: tuple[int, bytes] = (-1, b"")
@@ -207,9 +208,9 @@ class BlobReader(io.RawIOBase):
             if blob is None or blob[0] != reference.size:
                 raise BlobMissing(reference.hash)
             _, self._upload, path = blob
-            stored = stored_file(store, unit, path) if path else None
+            self._stored = stored_file(store, unit, path) if path else None
         try:
-            self._file = stored.open() if stored else None
+            self._file = self._stored.open() if self._stored else None
         except FileNotFoundError:
             raise BlobMissing(reference.hash) from None
 
@@ -253,9 +254,10 @@ class BlobReader(io.RawIOBase):
 
     def _read(self, seq: int) -> bytes:
         """Return a chunk, as it is stored."""
-        if self._file is not None:
-            self._file.seek(seq * CHUNK)
-            return self._file.read(CHUNK)
+        if self._stored is not None and self._file is not None:
+            with self._stored.reached():
+                self._file.seek(seq * CHUNK)
+                return self._file.read(CHUNK)
         with self.store.loose() as unit:
             chunk = unit.payloads.chunk(self._upload, seq)
         if chunk is None:
@@ -291,7 +293,7 @@ def is_there(store: AnyStore, unit: Unit, reference: Reference, folder: str | No
     if not path:
         return unit.payloads.chunk(upload, 0) is not None
     try:
-        return stored_file(store, unit, path).size() is not None
+        return stored_file(store, unit, path).size() == reference.size
     except StoreUnreachable:
         # A sender must not replace a copy that others read, but another folder may never come back.
         return folder is None or is_below(path, [folder])

@@ -424,13 +424,14 @@ def test_a_commit_in_doubt_keeps_the_bytes_of_a_payload(queue: MessageQueue, mon
     assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
 
 
-def test_a_payload_whose_bytes_are_gone_can_be_uploaded_again(queue: MessageQueue, tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_payload_whose_bytes_are_gone_can_be_uploaded_again(queue: MessageQueue, tmp_path: Path, left: int) -> None:
     queue.payloads.enqueue("acme", HUGE)
     for file in (tmp_path / "blobs").glob("*.blob"):
-        file.unlink()
+        os.truncate(file, left) if left else file.unlink()
     with queue.store.writing() as unit:
         unit.connection.execute(f"DELETE FROM {queue.store.prefix}chunk")
-    with pytest.raises(BlobMissing):
+    with pytest.raises((BlobMissing, StoreCorrupt)):
         read(queue, queue.inspect.peek("acme")[0])
     for source in (HUGE, iter([HUGE])):
         queue.payloads.enqueue("acme", source)
