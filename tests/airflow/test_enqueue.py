@@ -228,6 +228,34 @@ def test_links_lead_to_no_other_file(
     assert "left out 3 files, whose paths pass a link" in caplog.text
 
 
+def test_a_folder_that_cannot_be_read_is_reported(
+    sqlite_queue: MessageQueue,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Python's search leaves out what it cannot read, so that a task could succeed without a message."""
+    landing = tmp_path / "in"
+    (landing / "acme/deep").mkdir(parents=True)
+    (landing / "closed").mkdir()
+    for name in ("acme/1.csv", "acme/deep/2.csv", "closed/3.csv"):
+        (landing / name).write_text(name)
+    # Root may read any folder.
+    scandir, lexists = os.scandir, os.path.lexists
+    monkeypatch.setattr(os, "access", lambda path, rights: "closed" not in str(path))
+    monkeypatch.setattr(os, "scandir", lambda path: scandir("/dev/null" if "closed" in str(path) else path))
+    monkeypatch.setattr(os.path, "lexists", lambda path: "closed" not in str(path) and lexists(path))
+    for pattern in ("closed/*.csv", "closed/3.csv", "closed/**"):
+        with pytest.raises(Exception, match=f"folder cannot be read: '{landing}/closed', of files="):
+            run.execute(enqueue(files=f"{landing}/{pattern}", origin="a"))
+    for pattern, count in (("*/*.csv", 1), ("**/*.csv", 2), ("**", 2), ("*/**", 2)):
+        caplog.clear()
+        assert run.execute(enqueue(files=f"{landing}/{pattern}", origin=pattern))["count"] == count
+        (warning,) = [record.getMessage() for record in caplog.records if record.name == "airflow_mq.adapters"]
+        assert warning == f"{landing}/{pattern}: cannot read the folder 'closed/'"
+
+
 def test_a_link_that_replaces_a_file_while_it_is_read_is_not_followed(tmp_path: Path) -> None:
     from airflow_mq.adapters import Changed
     from airflow_mq.operators.enqueue.files import matching
@@ -421,12 +449,20 @@ def test_a_row_whose_content_changed_under_its_key_is_reported(sqlite_queue: Mes
     [
         ({"messages": ["x"]}, "has no origin"),
         ({"messages": 7, "origin": "a"}, "of type int"),
+        ({"messages": [{"payload": "x", "origin": 17}]}, "has no origin .of type int"),
         ({"messages": [{"payload": "x", "orign": "a"}], "origin": "a"}, "unknown field orign"),
         ({"sql": "SELECT 1", "origin": "a"}, "sql_conn_id"),
         ({"sql": "SELECT 1 AS x", "sql_conn_id": "shop", "origin_column": "y"}, "no column 'y': it has x"),
         (
             {"sql": "SELECT 1 AS x, 2 AS x, 3", "sql_conn_id": "shop", "origin": "a"},
             "columns of the query are named 'x'",
+        ),
+        *(
+            (
+                {"sql": "SELECT x'6161' AS x", "sql_conn_id": "shop", "origin": "a", column: "x"},
+                "binary data in column 'x'",
+            )
+            for column in ("origin_column", "key_column")
         ),
         (
             {"messages": ["x"], "origin": "a", "not_before": "soon"},

@@ -172,11 +172,12 @@ class EnqueueOperator(QueueOperator):
 
     def origin_of(self, message: object, own: str | None) -> str:
         """Return the origin of a message: its own, or the operator's."""
-        if own is not None:
-            return own
-        if not callable(self.origin):
+        origin: Any = own
+        if own is None and callable(self.origin):
+            origin = self._called(self.origin, message)
+        elif own is None:
             refuse_text_of(self.origin, "origin")
-        origin = self._called(self.origin, message) if callable(self.origin) else self.origin
+            origin = self.origin
         if not isinstance(origin, str):
             # Its value may be the message itself.
             raise AirflowFailException(

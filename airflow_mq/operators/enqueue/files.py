@@ -42,7 +42,8 @@ class EnqueueFilesOperator(EnqueueOperator):
 
     :param files: a path with wildcards, or the address of an object store with wildcards, through a connection
         (`s3://aws@bucket/in/*.csv`, or an `ObjectStoragePath`), or several of them; none if it is empty. The local
-        folder before the first wildcard has to exist. A file larger than a page becomes an external payload (templated)
+        folder before the first wildcard has to exist; folders behind it that cannot be read are left out with a
+        warning. A file larger than a page becomes an external payload (templated)
     :param origin_pattern: a regular expression with a group `origin`, searched for in a file's path (templated)
     :param payload: `content`, or `path` if the processor reads the file itself
     :param origin: origin of all messages, or a function of the file's path (templated, if it is text)
@@ -107,21 +108,37 @@ def matching(pattern: str) -> Iterator[tuple[str, File]]:
 def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
     """Yield the files of this machine; from the first wildcard on, and in its last part, a path passes no link."""
     folder, rest = _split(pattern)
+    # To find a file by its name takes no right to list the others.
+    rights = os.R_OK | os.X_OK if rest else os.X_OK
     if not rest:
         folder, _, rest = folder.rpartition("/")
     root = folder or ("/" if pattern.startswith("/") else "")
     if not os.path.isdir(root or "."):
         raise AirflowException(f"folder not found: {root!r}, of files={pattern!r}: check the path and the mount")
+    if not os.access(root or ".", rights):
+        raise AirflowException(f"folder cannot be read: {root!r}, of files={pattern!r}: check its permissions")
     place, links = LocalPlace(root or "."), 0
+    for below in _folders(place, rest):
+        # It and all below it is left out without an error.
+        if not os.access(os.path.join(place.folder, below), rights):
+            log.warning("%s: cannot read the folder %s", pattern, ascii(below))
     for below in sorted(glob.glob(rest, root_dir=place.folder, recursive=True)):
         path = os.path.join(root, below)
-        found = place.find(below)
+        # Folders that `**` matches end with a slash.
+        found = None if below.endswith("/") else place.find(below)
         if found is not None:
             yield path, place, found
         elif os.path.isfile(path):
             links += 1
     if links:
         log.warning("%s: left out %s, whose paths pass a link", pattern, many(links, "file"))
+
+
+def _folders(place: LocalPlace, rest: str) -> list[str]:
+    """Return the folders in which files are searched."""
+    parts = rest.split("/")
+    steps = ["/".join([*parts[:depth], ""]) for depth in range(1, len(parts) + (parts[-1] == "**"))]
+    return sorted({name for step in steps for name in glob.glob(step, root_dir=place.folder, recursive=True)})
 
 
 def _open(opened: Callable[[], IO[bytes]], size: int, is_same: Callable[[IO[bytes]], bool]) -> IO[bytes]:

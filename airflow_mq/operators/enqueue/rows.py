@@ -75,12 +75,11 @@ class EnqueueSqlOperator(EnqueueOperator):
         if isinstance(self.parameters, str):
             raise AirflowFailException("invalid parameters (text): expected a list or a mapping of values")
         for row in rows_of(hook, str(self.sql), self.parameters):
-            own, key = _column(row, self.origin_column), _column(row, self.key_column)
+            own, key = _text_in(row, self.origin_column), _text_in(row, self.key_column)
             payload = _column(row, self.payload_column) if self.payload_column else row
             if payload is None:
                 raise AirflowFailException(f"NULL in column {self.payload_column!r}: leave rows without a payload out")
-            origin = self.origin_of(row, None if own is None else str(own))
-            yield Sourced(origin, payload, None if key is None else key_for(str(key)))
+            yield Sourced(self.origin_of(row, own), payload, None if key is None else key_for(key))
 
 
 def _column(row: Mapping[str, Any], name: str | None) -> Any:
@@ -89,6 +88,14 @@ def _column(row: Mapping[str, Any], name: str | None) -> Any:
     if name not in row:
         raise AirflowFailException(f"the query has no column {name!r}: it has {', '.join(row)}")
     return row[name]
+
+
+def _text_in(row: Mapping[str, Any], name: str | None) -> str | None:
+    """Return a value as text; that of binary data may be another one in each run."""
+    value = _column(row, name)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise AirflowFailException(f"binary data in column {name!r}: convert it to text in the query")
+    return None if value is None else str(value)
 
 
 def rows_of(
