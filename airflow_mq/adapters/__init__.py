@@ -95,8 +95,11 @@ class Adapter(Protocol):
     def commit(self, arrived: Sequence[Arrived]) -> None:
         """Commit messages that the queue has stored: they need not come again."""
 
-    def refuse(self, arrived: Arrived, why: str) -> None:
-        """Put a message that can never be enqueued where a person finds it, or raise to stop here."""
+    def refuse(self, arrived: Arrived, why: str) -> object:
+        """Put a message that can never be enqueued where a person finds it, or raise to stop here.
+
+        Return False if it was put there, or left at the source, together with an earlier message.
+        """
 
     def close(self) -> None:
         """Release the source."""
@@ -118,7 +121,7 @@ class Received:
     size: int = 0
     #: Number of messages that the queue had already stored.
     repeated: int = 0
-    #: Number of messages that can never be enqueued and were put aside.
+    #: Number of messages that can never be enqueued and were put aside; a file that is read by lines counts once.
     refused: int = 0
     #: Number of messages left at the source, because they cannot be read now or a queue or the ring is full; a source
     #: that is read in order stops at the first.
@@ -218,8 +221,9 @@ def _take(
 
 
 def _refuse(adapter: Adapter, item: Arrived, why: str) -> Received:
+    if adapter.refuse(item, why) is False:
+        return Received()
     log.warning("%s cannot be a message: %s", ascii(item.place), why)
-    adapter.refuse(item, why)
     return Received(refused=1)
 
 

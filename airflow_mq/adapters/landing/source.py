@@ -173,12 +173,12 @@ class Landing:
         """Return whether a file that is kept in place was received or refused before."""
         return any(self.place.read(self._receipt(found, folder)) for folder in (RECEIVED, REFUSED))
 
-    def refuse(self, arrived: Arrived, why: str) -> None:
-        """Move a file below `.refused`, with a note that states the reason."""
+    def refuse(self, arrived: Arrived, why: str) -> bool:
+        """Move a file below `.refused`, with a note that states the reason, at the first of its lines."""
         reading, *_ = self._of.pop(arrived.key)
         found = reading.found
         if found.path in self._done:
-            return
+            return False
         self._done.add(found.path)
         try:
             note = f"{arrived.place}: {why}\n"
@@ -189,6 +189,7 @@ class Landing:
             self._forget(reading)
         except OSError as error:
             log.error("%s cannot be moved below %s: %s", ascii(found.path), REFUSED, error)
+        return True
 
     def skip(self, arrived: Arrived, why: str) -> None:
         """Leave a file for a later run."""

@@ -150,6 +150,29 @@ def test_what_can_never_be_a_message_is_moved_aside(make: Any, folder: Path) -> 
     assert "does not; send with one that does" in (folder / ".refused/birch/1.json.why").read_text()
 
 
+def test_a_file_of_lines_that_is_put_aside_counts_once(
+    make: Any, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    drop(folder, "acme/1.csv", b"1\n2\n")
+    drop(folder, "birch/1.csv", b"a line\n" * 900)
+    done = receive(make("origins=acme"), look(folder, "{origin}/*.csv", lines=True))
+    assert done == Received(2, 2, refused=1)
+    assert caplog.text.count("cannot be a message") == 1 and "'birch/1.csv:1' cannot be a message" in caplog.text
+    assert left(folder) == [".received/acme/1.csv", ".refused/birch/1.csv", ".refused/birch/1.csv.why"]
+
+
+def test_a_file_that_is_left_is_not_put_aside(
+    queue: MessageQueue, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its queue is full at a line before the one that is too long."""
+    monkeypatch.setattr("airflow_mq.adapters.landing.lines.LONGEST_LINE", 10)
+    drop(folder, "acme/1.csv", b"1\n2\n" + b"3" * 20 + b"\n4\n")
+    queue.admin.set_origin("acme", quota=100)
+    done = receive(queue, look(folder, "{origin}/*.csv", lines=True))
+    assert (done.count, done.left, done.refused) == (1, 1, 0)
+    assert "acme/1.csv" in left(folder) and "cannot be a message" not in caplog.text
+
+
 @pytest.fixture
 def make(store_uri: str) -> Any:
     from airflow_mq.engine.store import parse, upgrade
