@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from ..rules.claims import Claim, Claiming, Scales
 from ..rules.errors import Busy
@@ -14,11 +13,10 @@ from ..rules.priority import books_of
 from ..rules.service import Ladder
 from ..rules.units import check_seconds
 from ..rules.weight import UNLIMITED, ZERO, Meter, Weight
-from ..store.rows import AT_ONCE, RELEASED
+from ..store.rows import AT_ONCE
 from ..store.working_set import StoredSet
 from .blocks.block import VIEWED
 from .blocks.plan import new_block
-from .blocks.settlement import GONE
 from .inspect.queues import footprint, footprints
 from .sending.commands import Commands
 from .session import RingSession
@@ -69,8 +67,7 @@ class View:
                 return None
             if token is not None and decided is not None:
                 # Messages that expired are not in flight until a later call.
-                with suppress(*GONE):
-                    session.settler.end(bytes(decided.token), RELEASED, dead=True, wait=False, sweeps=False)
+                session.settler.release_soon(bytes(decided.token), sweeps=False)
             if token is not None or decided is None:
                 return token
 
@@ -182,6 +179,8 @@ class Leases:
         self, tokens: GivenTokens, to: str, *, ring: str | None = None, weight: Weight | None = None
     ) -> Enqueued:
         """Transfer messages to another queue, all or none, in a transaction of its own. See `Commands.transfer`."""
-        done = Commands(self.session, self.session.store).transfer(tokens, to, ring=ring, weight=weight).execute()
-        self.session.settler.release_dead(wait=False)
+        mine = read_tokens(self.session, tokens)
+        done = Commands(self.session, self.session.store).transfer(mine, to, ring=ring, weight=weight).execute()
+        for token in mine:
+            self.session.settler.release_soon(bytes.fromhex(token.secret))
         return done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
@@ -15,12 +15,12 @@ from ..rules.message import Address
 from ..rules.outcome import DONE, Outcome, check_outcome, send_bounds
 from ..rules.page import Page
 from ..store import codec
-from ..store.rows import PLANNED, RELEASED, BlockRow
+from ..store.rows import PLANNED, BlockRow
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .blocks.block import claims_of
 from .blocks.blocks import Blocks
-from .blocks.settlement import GONE, refusal
+from .blocks.settlement import refusal
 from .session import RingSession
 
 
@@ -125,9 +125,7 @@ def end_all(session: RingSession, tokens: Sequence[ReferenceToken], outcome: Out
         for token in tokens:
             complete_in(unit, session.ring_id, token, outcome)
     for token in tokens:
-        # If the ring is in use, the next plan, view or housekeeping settles the message.
-        with suppress(*GONE):
-            session.settler.end(bytes.fromhex(token.secret), RELEASED, dead=True, wait=False)
+        session.settler.release_soon(bytes.fromhex(token.secret))
 
 
 def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome | None) -> None:

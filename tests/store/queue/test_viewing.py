@@ -14,7 +14,13 @@ import pytest
 from airflow_mq import Done, MessageQueue, Yield
 from airflow_mq.engine.queue.holding import holder_name
 from airflow_mq.engine.queue.tokens import ReferenceToken, complete_in
-from airflow_mq.engine.rules.errors import InvalidInput, RecursiveDisallowed, TokenRefused, UnknownBlock
+from airflow_mq.engine.rules.errors import (
+    InvalidInput,
+    RecursiveDisallowed,
+    StoreUnreachable,
+    TokenRefused,
+    UnknownBlock,
+)
 from tests.proofs.model.clock import Clock
 from tests.store.queue.conftest import Maker, logged_events, serve
 from tests.waiting import eventually
@@ -216,6 +222,28 @@ def test_completed_lease_stays_completed_if_the_clock_is_set_back(queue: Message
             assert not unit.blocks.report(ring, secret, b"[]", earlier)
     (block,) = queue.blocks.list("planned")
     assert block.deadline == block.planned_at
+
+
+@pytest.mark.parametrize("end", ["complete", "give_back", "transfer"])
+def test_an_outage_behind_the_commit_of_a_token_is_no_error(queue: MessageQueue, end: str) -> None:
+    """Its text, that nothing was changed, would be wrong."""
+    queue.enqueue_message("a", b"1")
+    token = queue.leases.next()
+    assert token is not None
+    done: list[str] = []
+
+    def lose(name: str) -> None:
+        if done:
+            raise StoreUnreachable
+        done.extend([name] * (name == "committed"))
+
+    queue.store.probe = lose
+    getattr(queue.leases, end)(token, **({"to": "b"} if end == "transfer" else {}))
+    queue.store.probe = None
+    queue.blocks.release_dead()
+    fates = {"complete": "Processed", "give_back": "Returned", "transfer": "Transferred"}
+    assert logged_events(queue) == [(fates[end], "a", 0, 0)]
+    assert queue.footprint("b").count == (end == "transfer")
 
 
 def test_complete_accepts_an_outcome(queue: MessageQueue) -> None:

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from ..holding import LockedRing, RingLease
     from ..session import RingSession
 
-#: Errors of an end that comes too late or too early: another process may have ended the block meanwhile, renewed or
-#: deleted it, or have the ring.
-GONE = (Busy, TokenRefused, UnknownBlock)
 log = logging.getLogger("airflow_mq.blocks")
 
 
@@ -62,7 +59,8 @@ class BlockSettler:
             dead = unit.blocks.dead(self.ring_id, unit.now())
         for row in dead:
             try:
-                with suppress(*GONE):
+                # Another process may have ended the block meanwhile, renewed or deleted it, or have the ring.
+                with suppress(Busy, TokenRefused, UnknownBlock):
                     if not only_tokens or row.details_json.get("order") == VIEWED:
                         self.end(bytes(row.token), RELEASED, dead=True, wait=wait, sweeps=wait)
                         released += 1
@@ -87,6 +85,14 @@ class BlockSettler:
         )  # fmt: skip
         with suppress(MessageQueueError), self.store.writing(wait=False, patience=0.0) as unit:
             unit.blocks.record_problem(row, problem)
+
+    def release_soon(self, token: bytes, *, sweeps: bool = True) -> None:
+        """Release a block that was just closed; if that fails, the next plan, view or housekeeping does.
+
+        The close is committed, and an error would look as if it was not.
+        """
+        with suppress(Refused, StoreError):
+            self.end(token, RELEASED, dead=True, wait=False, sweeps=sweeps)
 
     def end(self, token: bytes, state: int, *, dead: bool = False, wait: bool = True, sweeps: bool = True) -> Serviced:
         """Settle or release a block; if it ended in the same way before, return the same result.
