@@ -124,6 +124,17 @@ def test_push_to_another_ring(make_queue: Maker, caller: Caller) -> None:
     assert payloads(here, "a") == [] and payloads(there, "a") == [b"1"]
 
 
+def test_push_transfers_a_completion_of_another_ring(make_queue: Maker, caller: Caller) -> None:
+    here, there = make_queue(), make_queue("other")
+    there.enqueue_message("a", b"moved")
+    token = next_of(there)
+    caller.run("INSERT INTO business VALUES ('row')")
+    completion = there.commands(caller.connection).complete(token)
+    here.commands(caller.connection).push("b", completion).execute()
+    caller.commit()
+    assert payloads(here, "b") == [b"moved"] and there.footprint("a").count == 0
+
+
 def test_error_names_the_line_of_the_command_and_keeps_the_transaction(queue: MessageQueue, caller: Caller) -> None:
     queue.enqueue_message("a", b"1")
     late = queue.leases.view("a", lease=0.0).try_next()
@@ -743,11 +754,16 @@ def test_a_command_that_is_never_executed_is_logged(
     caplog.clear()  # of commands that other tests made
     queue.enqueue_message("source", b"moved")
     queue.leases.transfer(next_of(queue, "source"), "target")
+    queue.enqueue_message("source", b"kept")
+    token = next_of(queue, "source")
     caller.run("INSERT INTO business VALUES ('row')")
     commands = queue.commands(caller.connection)
     commands.push("acme", b"sent").execute()
     with pytest.raises(MessageTooLong):
         commands.push("acme", b"x" * 70_000).execute()
+    for refused in ({"to": "no\norigin"}, {"to": "acme", "ring": "nowhere"}):
+        with pytest.raises((InvalidInput, UnknownRing)):
+            commands.transfer(token, **refused)
     gc.collect()
     assert not caplog.messages
     commands.push("acme", b"forgotten")

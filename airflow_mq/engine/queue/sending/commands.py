@@ -123,21 +123,24 @@ class Push(Command[Enqueued]):
     def __init__(
         self,
         commands: Commands,
-        target: RingSession,
+        ring: str | None,
         origin: str,
         messages: list[bytes | Message | TransferToken],
         terms: SendTerms,
     ) -> None:
-        super().__init__(commands, "push")
-        target.refresh_config()
-        self.target, self.origin, self.messages = target, target.check_sender(origin), messages
-        self.terms = terms.checked(target)
+        self.messages = messages
         for token in self._released():
+            # From here on, the push is executed or forgotten, or refused with an error.
+            token._tried = True
             token._refuse_again()
             if token.commands.connection is not commands.connection:
                 raise InvalidInput("push and completion over two connections: expected one connection for both")
-            # From here on, the push is executed or forgotten.
-            token._pushed, token._tried = self, True
+        self.target = commands.session.of_ring(ring)
+        self.target.refresh_config()
+        self.origin, self.terms = self.target.check_sender(origin), terms.checked(self.target)
+        super().__init__(commands, "push")
+        for token in self._released():
+            token._pushed = self
 
     def _released(self) -> list[TransferToken]:
         return [message for message in self.messages if isinstance(message, TransferToken)]
@@ -191,12 +194,12 @@ class Push(Command[Enqueued]):
                 f"not_before ({self.terms.not_before}) with transferred messages: they join their queue at once; "
                 "use not_before only for new messages"
             )
-        sizes = [self._transfer_one(unit, token) for completion in released for token in completion.tokens]
+        sizes = [self._transfer_one(unit, each.commands.session, token) for each in released for token in each.tokens]
         return Enqueued(len(sizes), sum(sizes))
 
-    def _transfer_one(self, unit: Unit, token: ReferenceToken) -> int:
+    def _transfer_one(self, unit: Unit, source: RingSession, token: ReferenceToken) -> int:
         """Complete a message in its queue, and write an inbox row with a copy of its bytes; return its size."""
-        target, source = self.target, self.commands.session
+        target = self.target
         goal = self.origin if target.ring_id == source.ring_id else f"{target.ring}/{self.origin}"
         complete_in(unit, source.ring_id, token, Transferred(goal))
         message = _Leased(unit, source.ring_id, token)
@@ -298,7 +301,7 @@ class Commands:
                 )
         if not messages:
             raise InvalidInput("messages are missing: expected push(origin, message, ...)")
-        return Push(self, self.session.of_ring(ring), origin, list(messages), SendTerms.of(options))
+        return Push(self, ring, origin, list(messages), SendTerms.of(options))
 
     def complete(self, tokens: GivenTokens) -> TransferToken:
         """Complete the messages of these tokens, or push the result to another queue instead."""
