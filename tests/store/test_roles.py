@@ -342,7 +342,7 @@ def test_the_owner_keeps_its_rights(owner: StoreAddress, roles: Roles) -> None:
 def test_a_revoked_role_has_no_rights(owner: StoreAddress, roles: Roles) -> None:
     user = roles("former")
     name = str(user.user)
-    for kind in ("runtime", "sender", "reader"):
+    for kind in ("sender", "runtime", "reader"):
         grant(owner, kind, name)  # type: ignore[arg-type]
     revoke(owner, name)
     assert sender_grants(owner) == []
@@ -374,6 +374,19 @@ def test_a_grant_that_cannot_be_made_names_the_reason(owner: StoreAddress, roles
         grant(owner, "sender", name, origins="[a-z]")
     with pytest.raises(InvalidInput, match="unknown role 'no-such-role'"):
         revoke(owner, "no-such-role")
+
+
+@postgres
+def test_a_role_that_may_write_the_tables_is_not_restricted(owner: StoreAddress, roles: Roles) -> None:
+    name = str(roles("tasks").user)
+    grant(owner, "runtime", name)
+    for role in (name, str(owner.user)):
+        with pytest.raises(InvalidInput, match=f"'{role}' may write the tables, so no grant restricts it"):
+            grant(owner, "sender", role, origins="acme")
+    assert sender_grants(owner) == []
+    revoke(owner, name)
+    grant(owner, "sender", name, origins="acme")
+    assert [one.role for one in sender_grants(owner)] == [name]
 
 
 def test_sqlite_has_no_roles(sqlite_uri: str) -> None:

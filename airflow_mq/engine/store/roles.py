@@ -207,6 +207,14 @@ def _sender_grant(connection: postgres.Connection, address: StoreAddress, wanted
     row = connection.execute(SQL("SELECT id FROM {}.ring WHERE name = %s").format(place), (wanted.ring,)).fetchone()
     if row is None:
         raise UnknownRing(f"unknown ring {wanted.ring!r}: create it with `airflow-mq ring create {wanted.ring}`")
+    writes = SQL("SELECT FROM pg_roles WHERE rolname = {} AND has_table_privilege(oid, {}::regclass, 'INSERT')").format(
+        wanted.role, SqlLiteral(f"{address.prefix}inbox")
+    )
+    if connection.execute(writes).fetchone() is not None:
+        raise InvalidInput(
+            f"role {wanted.role!r} may write the tables, so no grant restricts it: use another role, or first revoke "
+            f"its rights: `airflow-mq store revoke {wanted.role}`"
+        )
     if wanted.priority == "high":
         # Else the sender of the first high message would lock the row of the ring until its transaction ends.
         yield SQL(
