@@ -166,7 +166,10 @@ def resume(session: Session, args: Namespace) -> bool:
     """
     with session.queue() as queue:
         resumed = queue.admin.resume(args.origin)
-        near = "" if resumed else question(nearest(args.origin, [one.origin for one in queue.admin.paused()]))
+        pauses = [] if resumed else queue.admin.paused()
+        near = question(nearest(args.origin, [one.origin for one in pauses]))
+        for group in (one.origin for one in pauses if one.below and args.origin.startswith(f"{one.origin}/")):
+            near = f"; {group} is, with all below it: airflow-mq queue resume {shlex.quote(group)}{of_ring(queue.ring)}"
     session.out.answer(
         {"origin": args.origin, "resumed": resumed},
         f"resumed {args.origin}" if resumed else f"{args.origin} was not paused, nor did it wait for a backoff{near}",
