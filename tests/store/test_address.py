@@ -338,6 +338,13 @@ def test_several_hosts_share_the_port_of_their_parts() -> None:
     assert address.safe == "postgresql://u@one:5433,two:5434/d?schema=mq&target_session_attrs=read-write"
 
 
+@pytest.mark.parametrize("host", ["::1", "[::1]", "[::1]:5433"])
+def test_an_ipv6_address_of_a_connection_may_be_in_brackets(host: str) -> None:
+    address = StoreAddress("postgresql", host=host, port=5433, user="u", database="d")
+
+    assert (address.servers, address.uri) == ([("::1", 5433)], "postgresql://u@[::1]:5433/d")
+
+
 @pytest.fixture
 def black_hole() -> Iterator[int]:
     """Yield the port of a server that accepts connections and never answers."""

@@ -162,7 +162,7 @@ class StoreAddress:
     def servers(self) -> list[tuple[str, int]]:
         """The servers of which one accepts writes: the host and the port of each."""
         host = self.host or ""
-        return _servers(host, self.port) if "," in host else [(host, self.port)]
+        return _servers(host, self.port) if "," in host or host[:1] == "[" else [(host, self.port)]
 
     @property
     def authority(self) -> str:
