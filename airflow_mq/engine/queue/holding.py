@@ -255,12 +255,12 @@ class RingLease:
         return due if due is not None and is_due else newest or 0
 
     def release(self) -> None:
-        """Give the lease back. If the store cannot be reached, other processes wait until it expires."""
+        """Give the lease back. If that fails, other processes wait until it expires."""
         token, self.token, self.ring = self.token, None, None
         if token is None:
             return
         self.hold.given_up.add(token)
-        with suppress(StoreError):
+        with suppress(Busy, StoreError):
             with self.hold.store.writing() as unit:
                 unit.rings.drop_lease(self.ring_id, token, self._died)
             self.hold.given_up.discard(token)

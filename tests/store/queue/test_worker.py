@@ -322,6 +322,28 @@ def test_a_worker_gives_its_lease_up_when_the_store_does_not_answer(
     assert len(taken) > before
 
 
+def test_a_held_lock_does_not_end_a_worker_that_gives_its_lease_back(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, met = RingLease.release, threading.Event()
+    queue.enqueue_message("acme", b"1")
+    with MessageQueue(queue.store.address, queue.ring) as other:
+
+        def beside_a_lock(lease: RingLease) -> None:
+            if lease.token is None or met.is_set():
+                return release(lease)
+            met.set()
+            with other.store.writing() as unit:
+                unit.lock(lease.ring_id)
+                return release(lease)
+
+        monkeypatch.setattr(RingLease, "release", beside_a_lock)
+        with running(queue, patience=0.2) as worker:
+            eventually(met.is_set)
+            queue.enqueue_message("acme", b"2")
+            worker.wait(2)
+
+
 @pytest.mark.parametrize("is_here", [False, True])
 def test_only_a_process_of_this_namespace_counts_as_dead(queue: MessageQueue, is_here: bool) -> None:
     holder = holder_name("serviced", "x").replace(f"process {os.getpid()} ", f"process {MOST_PID} ")
