@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import random
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
@@ -922,6 +924,22 @@ def test_environment_variable_restricts_folders(
     queue.payloads.enqueue("acme", LARGE)
     monkeypatch.setenv("AIRFLOW_MQ_BLOB_ROOTS", f"{tmp_path / 'other'},{tmp_path / 'blobs'}")
     assert {read(queue, blob) for blob in queue.payloads.list()} == {HUGE, LARGE}
+
+
+def test_a_copy_of_a_store_deletes_no_file_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/how-to/upgrade.md promises: a copy names the files of the original."""
+    upgrade(parse(f"sqlite:///{tmp_path}/queue.db"))
+    with MessageQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        queue.admin.change_ring(blob_path=str(tmp_path / "blobs"))
+        queue.payloads.enqueue("acme", HUGE)
+        with closing(sqlite3.connect(tmp_path / "queue.db")) as file:
+            file.execute(f"VACUUM INTO '{tmp_path}/copy.db'")
+        with monkeypatch.context() as patch, MessageQueue(f"sqlite:///{tmp_path}/copy.db") as copy:
+            patch.setenv("AIRFLOW_MQ_BLOB_ROOTS", "")
+            assert ["nothing was read or removed" in violation.what for violation in copy.check()] == [True]
+            assert copy.service_queues(lambda delivery: None, Weight(10**6, 10**9)).processed == 1
+            copy.admin.housekeep()
+        assert read(queue, queue.inspect.peek("acme")[0]) == HUGE
 
 
 def fails_after(data: bytes) -> Iterator[bytes]:
