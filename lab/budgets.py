@@ -34,11 +34,11 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_464),
-    "lines of store": Budget(9_065),
-    "lines of queue": Budget(11_760),
-    "lines of the engine": Budget(28_289, 19_500),
-    "lines of the command line": Budget(5_924),
-    "lines of the package": Budget(51_678, 38_000),
+    "lines of store": Budget(9_073),
+    "lines of queue": Budget(11_766),
+    "lines of the engine": Budget(28_303, 19_500),
+    "lines of the command line": Budget(5_927),
+    "lines of the package": Budget(51_695, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
