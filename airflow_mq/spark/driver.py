@@ -119,14 +119,18 @@ class Spark(ABC):
         if frames and not total.refused:
             from .frames import run_frames
 
-            total.add(run_frames(self.session, channel, frames, terms, self.part))
+            total.add(run_frames(self.session, channel, frames, terms, self.part, self.can_continue))
         return total
+
+    def can_continue(self, error: Exception) -> bool:
+        """Return whether more work may succeed after an error."""
+        return not self.cancelled and self.alive and NO_ACCESS not in str(error)
 
     def _run_plain(self, channel: Channel, tasks: Sequence[Task], terms: JobTerms, again: bool) -> Reported:
         try:
             return Reported.sum_of(self.scatter(tasks, Executor(channel, terms, again, False)))
         except Exception as error:
-            if self.cancelled or not self.alive or NO_ACCESS in str(error):
+            if not self.can_continue(error):
                 raise
             log.warning("a process that tried messages died (%s); continuing carefully", type(error).__name__)
             return Reported.sum_of(self.scatter(tasks, Executor(channel, terms, True, True)))

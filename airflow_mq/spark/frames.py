@@ -36,13 +36,17 @@ if TYPE_CHECKING:
     FrameFunction = Callable[[DataFrame], DataFrame | None]
 
 
-def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], terms: JobTerms, part: Part) -> Reported:
+def run_frames(
+    session: SparkSession, channel: Channel, tasks: Sequence[Task], terms: JobTerms, part: Part,
+    can_continue: Callable[[Exception], bool],
+) -> Reported:  # fmt: skip
     """Call each processor with its messages as one DataFrame, and report the outcomes that it returns.
 
     When a part is repeated, the processor receives all its messages again, also those with an outcome, so that its
     output can replace the earlier one (`output`). Each attempt is an epoch: from its begin, only its outcomes count.
+    A processor that fails stops no other: its error is raised at the end.
     """
-    total = Reported()
+    total, failed = Reported(), None
     for processor in dict.fromkeys(task.processor for task in tasks):
         function = load_function(processor.function)
         name = f"{processor.name}-{part['part'] + 1}-of-{part['parts']}"
@@ -57,7 +61,11 @@ def run_frames(session: SparkSession, channel: Channel, tasks: Sequence[Task], t
             shown = failures.loggable(error, terms.log_texts)
             log.error("processor %r failed on its DataFrame", processor.name, exc_info=shown)
             reason = reason_of_worker(error)
-            raise ProcessorError(f"processor {processor.name!r} failed on its DataFrame: {reason}") from None
+            failed = failed or ProcessorError(f"processor {processor.name!r} failed on its DataFrame: {reason}")
+            if not can_continue(error):
+                break
+    if failed is not None:
+        raise failed
     return total
 
 

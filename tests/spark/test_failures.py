@@ -64,6 +64,10 @@ def leaky_frame(messages: Any) -> None:
     int(PAYLOAD)
 
 
+def quiet_frame(messages: Any) -> None:
+    """All are done."""
+
+
 def leaky_udf(messages: Any) -> Any:
     from pyspark.sql import functions as f
 
@@ -160,10 +164,50 @@ def test_a_dataframe_that_fails_is_named_by_its_type(make_ring: MakeRing, caplog
     channel = SimpleNamespace(open=lambda share, epoch=0: nullcontext(side(share, epoch)), epoch=lambda shares: 0)
 
     with pytest.raises(ProcessorError, match="processor 'all' failed on its DataFrame: ValueError") as told:
-        run_frames(Frame(), channel, tasks, terms, part)
+        run_frames(Frame(), channel, tasks, terms, part, lambda _: True)
 
     assert CANARY not in caplog.text + str(told.value)
     assert "in leaky_frame" in caplog.text
+
+
+class Local:
+    """A session, and a DataFrame, in this process."""
+
+    def __init__(self, batches: Sequence[Any] = ()) -> None:
+        self.batches = batches
+
+    def range(self, _: int, stop: int, *how: int) -> Local:
+        import pyarrow as pa
+
+        return Local([pa.RecordBatch.from_pydict({"id": list(range(stop))})])
+
+    def mapInArrow(self, call: Any, _: str) -> Local:
+        return Local(list(call(self.batches)))
+
+    def collect(self) -> list[Any]:
+        return [SimpleNamespace(**row) for batch in self.batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_a_dataframe_that_fails_stops_no_other_of_its_job(make_ring: MakeRing, continues: bool) -> None:
+    """Messages of the others are done, unless Spark has ended."""
+    queue = make_ring()
+    queue.enqueue_messages([("acme", PAYLOAD), ("birch", PAYLOAD)])
+    names = {"bad": "leaky_frame", "good": "quiet_frame"}
+    routes = Processors(
+        Processor(name, f"tests.spark.test_failures:{function}", (origin,), shape="dataframe")
+        for (name, function), origin in zip(names.items(), ("acme", "birch"))
+    )
+    part = Part(name="all", processors=list(names), part=0, parts=1, messages=0, where="spark")
+    block = queue.blocks.plan(reports_begin=True)
+    terms, channel = terms_of(queue, block), StoreChannel(queue.store.address.uri, queue.ring, block.token)
+    session: Any = Local()
+
+    with pytest.raises(ProcessorError, match="processor 'bad' failed on its DataFrame: ValueError$"):
+        run_frames(session, channel, tasks_of(block, terms, routes, part, 1), terms, part, lambda _: continues)
+
+    assert queue.blocks.settle(block).processed == continues
+    assert reasons(queue) == ["no outcome", *(["not tried: no worker began it"] if not continues else [])]
 
 
 STORE_GONE = "store not found: there is no file /q.db"
@@ -215,7 +259,7 @@ def test_a_dataframe_that_fails_on_an_executor_names_the_error(
         channel = replace(channel, uri="sqlite:////no/such/folder/store.db")
 
     with pytest.raises(ProcessorError, match=f"^processor 'all' failed on its DataFrame: {reason}"):
-        run_frames(spark, channel, tasks, terms, part)
+        run_frames(spark, channel, tasks, terms, part, lambda _: True)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def run_part(
     block = queue.blocks.get(token)
     terms = terms_of(queue, block)
     channel = StoreChannel(queue.store.address.uri, queue.ring, token)
-    run_frames(spark, channel, tasks_of(block, terms, routes, mine, 2), terms, mine)
+    run_frames(spark, channel, tasks_of(block, terms, routes, mine, 2), terms, mine, lambda _: True)
 
 
 def texts(spark: Any, path: str) -> list[str]:
