@@ -189,7 +189,7 @@ def check_columns(schema: StructType) -> list[str]:
 
 
 class Share(InputPartition):
-    """The share of one task."""
+    """The share of one task. A read without any would get one of another class from Spark."""
 
     def __init__(self, share: Sequence[Any], block: int | None = None, token: str = "") -> None:
         super().__init__(None)
@@ -213,7 +213,7 @@ class BlockReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return pieces of the block; an ordered origin is never divided."""
         with self.channel.connect() as queue:
-            return _shares(queue, self.channel.token, self.most)
+            return _shares(queue, self.channel.token, self.most) or [Share(())]
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         yield from _read(self.channel, partition, self.names)
@@ -250,7 +250,7 @@ class WaitingReader(DataSourceReader):
                     groups[place].append(origin)
                     loads[place] += footprint.count
                 after = found[-1][0]
-        return [Share(group) for group in groups if group]
+        return [Share(group) for group in groups if group] or [Share(())]
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         # The first connection holds a snapshot while the second one opens external payloads.
@@ -409,7 +409,7 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A query that ended before Spark had logged its offset left its block.
         if not self.queue.inspect.pulse() and self.queue.blocks.live(self._key(number)) is None:
             return start
-        block = self.queue.blocks.plan(self._key(number), lease=self.checked.lease)
+        block = self.queue.blocks.plan(self._key(number), lease=self.checked.lease, reports_begin=True)
         if not block.messages:
             # The block may still hold messages to set aside, or expired ones.
             self.queue.blocks.settle(block)

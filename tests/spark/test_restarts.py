@@ -171,6 +171,22 @@ def test_a_batch_whose_block_has_ended_is_empty_and_settles_nothing(
     assert queue.footprint("a").count == 0
 
 
+def test_a_stream_that_ends_before_it_reads_costs_no_attempt(
+    make_ring: MakeRing, stream: Callable[[], BlockStream]
+) -> None:
+    queue = make_ring()
+    queue.enqueue_messages("a", [b"1"])
+    for attempts in (0, 1):
+        reader = stream()
+        initial = reader.initialOffset()
+        planned = reader.latestOffset(initial)
+        if attempts:
+            assert payloads(reader, initial, planned) == [b"1"]
+        reader.stop()
+        queue.blocks.release(queue.blocks.list("planned")[0])
+        assert [message.attempts for message in queue.inspect.peek("a")] == [attempts]
+
+
 def test_a_restart_within_the_lease_repeats_the_batch(make_ring: MakeRing, stream: Callable[[], BlockStream]) -> None:
     queue, first = make_ring(), stream()
     queue.enqueue_messages("a", [b"1", b"2"])

@@ -43,6 +43,11 @@ def test_a_look_touches_nothing(spark: Any, queue: MessageQueue) -> None:
     assert queue.blocks.list() == []
 
 
+def test_what_is_empty_has_no_rows(spark: Any, queue: MessageQueue) -> None:
+    assert options(queue, spark.read).load().collect() == []
+    assert options(queue, spark.read, block=queue.blocks.plan().token).load().collect() == []
+
+
 def test_a_schema_chooses_the_columns(spark: Any, queue: MessageQueue) -> None:
     queue.enqueue_messages("a", [b"1", b"2"])
     reader = options(queue, spark.read.schema("payload binary, origin string, item int"))
