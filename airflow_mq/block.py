@@ -18,7 +18,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Asset
 
 from airflow_mq.operators.blocks import PlanBlockOperator, ProcessMessagesOperator, SettleBlockOperator
-from airflow_mq.operators.spark.hook import check_spark_options
+from airflow_mq.operators.spark.hook import spark_options
 from airflow_mq.processors import AnyProcessors, Processor, Processors
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def block(
     :param process_args: further arguments of the processing task, such as `pool` or `max_active_tis_per_dagrun`
     """
     routes = Processors.of(processors)
-    check_spark_options(routes)
+    for processor in routes:
+        spark_options(processor)
     place = _given(mq_conn_id=mq_conn_id, ring=ring)
     arguments = {**(default_args or {}), **_given(retries=retries)}
     with TaskGroup(group_id, default_args=arguments, tooltip="Plans, processes and settles one block.") as group:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import TokenRefused
 from ..processors import Part, Processors
-from .arguments import Arguments, print_line
+from .arguments import BLOCK, STORE, Arguments, print_line
 from .lease import BlockLease
 from .share import Channel, Reported, Task, loaded, run_share
-from .store_side import NO_ACCESS, StoreChannel, live_block, report_not_begun, tasks_of, terms_of
+from .store_side import NO_ACCESS, StoreChannel, from_environment, live_block, report_not_begun, tasks_of, terms_of
 from .terms import JobTerms
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PIECES = 3
 def run_with_store(arguments: Arguments, processors: Processors, part: Part) -> Reported:
     """Try the messages of a part, where the executors reach the store."""
     begun = time.monotonic()
-    channel = StoreChannel.of_environment(arguments.ring)
+    channel = StoreChannel(from_environment(STORE), arguments.ring, from_environment(BLOCK))
     with (
         channel.connect() as queue,
         # Here an error is clearer than on executors.

@@ -78,12 +78,8 @@ _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
 #: Columns that the job reads of messages; the first ones are their place.
 _PLACE = ("origin", "priority", "page", "item")
 _READ = (*_PLACE, "payload", "headers", "id", "attempt", "block", "sent_at")
-
-
 #: File systems that a task opened by a connection, and their paths, by the address below which they are used.
 _opened: dict[str, tuple[Any, str]] = {}
-
-
 #: File systems of fsspec that this process has used. In a forked child, fsspec drops its references, and without any a
 #: client of HDFS would end there: it would wait for ever, for threads that only the parent has.
 _kept: set[Any] = set()

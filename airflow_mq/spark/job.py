@@ -8,7 +8,7 @@ The environment holds the store's address and the block's token: `AIRFLOW_MQ_STO
 continue a trace (`airflow_mq.observe.traces`).
 
 The job renews the block's lease while it runs. Exit codes: 0 every message was tried, whatever its outcome; 75 the
-block was settled or released meanwhile, so the job stopped; 2 invalid arguments; 1 the job itself failed.
+block ended meanwhile, so the job stopped; 78 a processor did not load; 2 invalid arguments; 1 the job itself failed.
 """
 
 from __future__ import annotations

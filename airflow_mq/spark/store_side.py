@@ -31,7 +31,6 @@ from ..engine.rules.judging import bounds_of
 from ..engine.rules.outcome import BEGUN, NotBegun, Unsupported, Yield, send_bounds
 from ..engine.rules.settle import Answers
 from ..processors import Part, Processor, Processors
-from .arguments import BLOCK, STORE
 from .attempts import Function
 from .items import Place, groups_of, growing_groups_of, place_of
 from .lease import BlockLease
@@ -65,11 +64,6 @@ class StoreChannel:
     uri: str = field(repr=False)
     ring: str
     token: str = field(repr=False)
-
-    @classmethod
-    def of_environment(cls, ring: str) -> StoreChannel:
-        """Return the access to the block that the environment names."""
-        return cls(from_environment(STORE), ring, from_environment(BLOCK))
 
     def connect(self) -> MessageQueue:
         """Open the queue."""

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,12 +173,6 @@ def spark_options(processor: Processor, given: Mapping[str, Any] | None = None) 
             f"unknown Spark option {unknown[0]!r} of processor {processor.name!r}: expected one of {', '.join(OPTIONS)}"
         )
     return dict(options)
-
-
-def check_spark_options(processors: Iterable[Processor]) -> None:
-    """Raise `InvalidInput` if a processor sets an unknown Spark option."""
-    for processor in processors:
-        spark_options(processor)
 
 
 def merged(arguments: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
