@@ -408,6 +408,8 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         number = batch_number(start) + 1
         # A query that ended before Spark had logged its offset left its block.
         if not self.queue.inspect.pulse() and self.queue.blocks.live(self._key(number)) is None:
+            # Spark asks again after 10 ms.
+            time.sleep(0.2)
             return start
         block = self.queue.blocks.plan(self._key(number), lease=self.checked.lease, reports_begin=True)
         if not block.messages:

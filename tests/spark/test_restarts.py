@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -185,6 +186,18 @@ def test_a_stream_that_ends_before_it_reads_costs_no_attempt(
         reader.stop()
         queue.blocks.release(queue.blocks.list("planned")[0])
         assert [message.attempts for message in queue.inspect.peek("a")] == [attempts]
+
+
+def test_an_idle_stream_waits_between_two_looks(
+    make_ring: MakeRing, stream: Callable[[], BlockStream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, reader, waits = make_ring(), stream(), list[float]()
+    monkeypatch.setattr("airflow_mq.spark.source.time", SimpleNamespace(sleep=waits.append))
+    initial = reader.initialOffset()
+    assert reader.latestOffset(initial) == initial
+    queue.enqueue_message("a", b"1")
+    assert reader.latestOffset(initial) != initial
+    assert waits == [0.2]
 
 
 def test_a_restart_within_the_lease_repeats_the_batch(make_ring: MakeRing, stream: Callable[[], BlockStream]) -> None:
