@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from zlib import crc32
 
 from .. import Changed
-from .place import Found
+
+if TYPE_CHECKING:
+    from .place import Found
 
 #: Files up to this size are read when they are fetched; of larger ones at most a piece is in memory.
 INLINE = 64 << 10

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, cast
 
 from .. import log
+from .lines import Stretch
 from .names import bytes_of, digest
 
 RECEIVED, REFUSED = ".received", ".refused"
@@ -54,6 +55,11 @@ class Place(ABC):
     @abstractmethod
     def is_same(self, found: Found, file: IO[bytes]) -> bool:
         """Return whether an open file still has the version that was found."""
+
+    def stretch(self, found: Found, start: int = 0, length: int | None = None) -> IO[bytes]:
+        """Open a stretch of a file, or all of it; reading it raises `Changed` at its end if the file changed."""
+        file, most = self.open(found), found.size if length is None else length
+        return cast("IO[bytes]", Stretch(file, start, most, most == found.size, lambda: self.is_same(found, file)))
 
     @abstractmethod
     def move(self, found: Found, folder: str) -> str | None:

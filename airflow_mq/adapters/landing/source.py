@@ -8,14 +8,14 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from operator import attrgetter
-from typing import IO, TypedDict, cast
+from typing import IO, TypedDict
 
 from ...engine.rules.errors import InvalidInput, MessageQueueError
 from ...engine.rules.units import check_seconds
 from ...keys import key_for
 from ...words import many
 from .. import BATCH_BYTES, Arrived, Changed, is_unreadable, log
-from .lines import INLINE, Line, Reading, Stretch, changed_meanwhile, read_lines
+from .lines import INLINE, Line, Reading, changed_meanwhile, read_lines
 from .names import text_of
 from .place import RECEIVED, REFUSED, Found, Place
 
@@ -276,7 +276,7 @@ class Landing:
                 reading.is_done = True
                 data = None
                 if found.size <= INLINE and reading.origin not in self._full:
-                    with self._content(found, 0, found.size) as file:
+                    with self.place.stretch(found) as file:
                         data = file.read()
                 yield self._arrived(reading, Line(0, 0, found.size, data), is_last=True)
         except (Changed, FileNotFoundError):
@@ -292,12 +292,6 @@ class Landing:
 
     def _key(self, found: Found, *more: str) -> str:
         return key_for("landing", self.place.name, found.path + "@" + found.stamp, *more)
-
-    def _content(self, found: Found, start: int, length: int) -> IO[bytes]:
-        """Open a stretch of a file; reading it raises `Changed` at its end if the file has another version."""
-        file = self.place.open(found)
-        is_whole = length == found.size
-        return cast("IO[bytes]", Stretch(file, start, length, is_whole, lambda: self.place.is_same(found, file)))
 
     def _lines(self, reading: Reading) -> Iterator[Arrived]:
         found = reading.found
@@ -338,7 +332,7 @@ class Landing:
         key = self._key(found, *number)
         self._of[key] = reading, reading.fetched, line.mark, is_last
         reading.fetched = line.mark
-        content = None if line.data is not None else partial(self._content, found, line.start, line.length)
+        content = None if line.data is not None else partial(self.place.stretch, found, line.start, line.length)
         headers = {"path": text_of(found.path), **({"line": number[0]} if number else {})}
         return Arrived(
             key, reading.origin, line.data, ":".join((found.path, *number)), headers, content, line.length, line.unfit,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_mq.adapters import log
 from airflow_mq.adapters.landing.folder import LocalPlace
-from airflow_mq.adapters.landing.lines import Stretch
 from airflow_mq.adapters.landing.place import Found
+from airflow_mq.adapters.landing.prefix import ObjectPlace
 from airflow_mq.adapters.landing.source import origin_pattern
 from airflow_mq.adapters.versions import version_tag
 from airflow_mq.engine.rules.errors import InvalidInput
@@ -24,7 +24,7 @@ from airflow_mq.operators.enqueue.base import EnqueueOperator, File, Sourced
 from airflow_mq.words import many
 
 if TYPE_CHECKING:
-    from airflow.sdk import ObjectStoragePath
+    pass
 
 #: Schemes of this machine's files; a path without one is such a file as well.
 LOCAL = ("", "file", "local")
@@ -100,9 +100,8 @@ def matching(pattern: str) -> Iterator[tuple[str, File]]:
         return
     # An address of a folder is still a folder, with links that lead out of it.
     for name, place, found in _local(path):
-        opened = partial(_open, partial(place.open, found), found.size, partial(place.is_same, found))
         address = f"{scheme}{mark}{name}"
-        yield address, File(found.size, opened, _version(found, scheme), address)
+        yield address, File(found.size, partial(place.stretch, found), _version(found, scheme), address)
 
 
 def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
@@ -141,12 +140,6 @@ def _folders(place: LocalPlace, rest: str) -> list[str]:
     return sorted({name for step in steps for name in glob.glob(step, root_dir=place.folder, recursive=True)})
 
 
-def _open(opened: Callable[[], IO[bytes]], size: int, is_same: Callable[[IO[bytes]], bool]) -> IO[bytes]:
-    """Open a file; reading it raises `Changed` at its end if it has another version then."""
-    file = opened()
-    return cast("IO[bytes]", Stretch(file, 0, size, True, lambda: is_same(file)))
-
-
 def _version(found: Found, scheme: str) -> str:
     """Return the version of a file as its key has it; an address has the one that a file system reports."""
     if not scheme or found.identity is None:
@@ -164,15 +157,9 @@ def _objects(pattern: str) -> Iterator[tuple[str, File]]:
     root = ObjectStoragePath(f"{scheme}://{folder}")
     objects = [found for found in sorted(root.glob(rest) if rest else [root], key=str) if found.is_file()]
     for found, status in [(found, found.stat()) for found in objects]:
-        version = version_tag(status)
-        opened = partial(_open, partial(found.open, "rb"), status.st_size, partial(_is_same, found, version))
+        version, (above, _, name) = version_tag(status), found.path.rpartition("/")
+        opened = partial(ObjectPlace(found.fs, above).stretch, Found(name, status.st_size, version))
         yield str(found), File(status.st_size, opened, version, str(found))
-
-
-def _is_same(found: ObjectStoragePath, version: str, file: object) -> bool:
-    # A file system keeps what it listed.
-    found.fs.invalidate_cache()
-    return version_tag(found.stat()) == version
 
 
 def _split(path: str) -> tuple[str, str]:
