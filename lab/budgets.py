@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_766),
     "lines of the engine": Budget(28_303, 19_500),
     "lines of the command line": Budget(5_927),
-    "lines of the package": Budget(51_695, 38_000),
+    "lines of the package": Budget(51_684, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
