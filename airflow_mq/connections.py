@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_mq import settings
+from airflow_mq.engine.rules.config import DEFAULT_RING
 from airflow_mq.engine.rules.errors import AddressRefused
 from airflow_mq.engine.store.address import (
     DEFAULT_PORT,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 #: Keys of a connection's extra.
 EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority")
-DEFAULT_RING = "default"
 
 
 @dataclass(frozen=True)

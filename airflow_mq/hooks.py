@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from queue import Empty, SimpleQueue
+from shlex import quote
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class MessageQueueHook(BaseHook):
         address, name = self.place(ring)
         queue = HookedQueue(address.uri, name, traces=carries_traces())
         queue.hook, queue.mq_conn_id = self, self.mq_conn_id
-        queue.store.filesystem_of = object_storage
+        queue.store.filesystem_of, queue.store.options = object_storage, f"--conn-id {quote(self.mq_conn_id)}"
         if settings.flag("log_error_texts"):
             # Drivers of Spark jobs inherit the variable.
             os.environ[failures.VARIABLE] = "1"

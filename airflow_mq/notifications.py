@@ -102,7 +102,7 @@ class SetAsideNotifier(QueueNotifier):
         return _listing(
             f"{count} set-aside message{'s' if len(waiting) != 1 else ''} on ring {ring!r}:",
             map(_aside, waiting),
-            "airflow-mq set-aside list",
+            queue.session.cli("set-aside list"),
             "Execute one with ExecuteOverweightOperator, or discard it with DiscardSetAsideOperator.",
         )
 
@@ -144,8 +144,8 @@ class StarvingNotifier(QueueNotifier):
         return _listing(
             f"Queues of ring {queue.ring!r} wait too long:",
             found,
-            "airflow-mq report fairness",
-            "See why with `airflow-mq explain ORIGIN`; a larger share, a guarantee, or larger blocks help.",
+            queue.session.cli("report fairness"),
+            f"See why with `{queue.session.cli('explain ORIGIN')}`; a larger share, a guarantee or larger blocks help.",
         )
 
     def _old(self, queue: MessageQueue) -> list[QueueState]:
@@ -183,7 +183,7 @@ class BudgetNotifier(QueueNotifier):
             f"Budgets of ring {queue.ring!r} are used up:",
             map(_exhausted, found),
             "",
-            "See why a queue waits with `airflow-mq explain ORIGIN`; only time, or a larger rate or burst, helps.",
+            f"See why with `{queue.session.cli('explain ORIGIN')}`; only time, or a larger rate or burst, helps.",
         )
 
 

@@ -25,7 +25,7 @@ from airflow_mq.words import capitalised
 from . import counting
 from .access import Reader, Writer, same_site_only
 from .runs import paused_by
-from .schemas import Body, Origin, Priority, Reason, Schema, Text, Weight
+from .schemas import Body, Origin, Priority, Reason, Remedy, Schema, Text, Weight
 from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
@@ -131,7 +131,7 @@ class Explained(Schema):
     reason: str
     sentence: str
     block: int | None
-    remedies: list[str]
+    remedies: list[Remedy]
 
 
 class QueuePage(Schema):

@@ -18,7 +18,7 @@ from .access import Reader, Writer, same_site_only
 from .blocks import Block, block_of
 from .counting import counted
 from .runs import paused_by
-from .schemas import Priority, Schema, Weight
+from .schemas import Priority, Remedy, Schema, Weight
 from .stores import opened
 
 router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
@@ -69,7 +69,7 @@ class Overdue(Schema):
     """A plan or a service that should have come, and what to run or look at."""
 
     sentence: str
-    remedy: str
+    remedy: Remedy
 
 
 class Overview(Schema):

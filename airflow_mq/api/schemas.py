@@ -66,6 +66,13 @@ class Refusal(Schema):
     fields: dict[str, str] = {}
 
 
+class Remedy(Schema):
+    """A change that would help, and the command that makes it; one of them may be empty."""
+
+    text: str
+    command: str
+
+
 class Weight(Schema):
     """Milliseconds and bytes."""
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from shlex import quote
 from threading import BoundedSemaphore
 from typing import Literal
 
@@ -155,7 +156,7 @@ def opened(
             # A slow store reports its own timeout first; this one ends a request whose store never answers.
             stack.enter_context(within(seconds + 1))
             with MessageQueue(address, ring or where.ring, busy_timeout=PATIENCE, actor=actor) as queue:
-                queue.store.probe = _Deadline(seconds)
+                queue.store.probe, queue.store.options = _Deadline(seconds), f"--conn-id {quote(conn_id)}"
                 yield queue
         except _TooSlow:
             raise HTTPException(503, TOO_SLOW.format(seconds)) from None

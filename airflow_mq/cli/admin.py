@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import signal
 import sys
 from argparse import Namespace
@@ -19,7 +18,7 @@ from .arguments import ORIGIN, PRIORITY, count, positive, why, words
 from .command import Group, command, option
 from .near import meant, naming_near
 from .serialisation import formula, picked, record
-from .session import Session, at_sigterm, of_ring
+from .session import Session, at_sigterm
 
 if TYPE_CHECKING:
     from ..engine.queue.blocks.measures import Fit
@@ -42,8 +41,8 @@ def set_aside_queue(session: Session, args: Namespace) -> None:
         near = "" if left else meant(queue, args.origin)
     session.out.answer(
         {"origin": args.origin, "set_aside": left},
-        f"{many(left, 'message')} of {args.origin} set aside; see `airflow-mq set-aside list --origin "
-        f"{shlex.quote(args.origin)}{of_ring(queue.ring)}`"
+        f"{many(left, 'message')} of {args.origin} set aside; see "
+        f"`{queue.session.cli('set-aside list --origin=', args.origin)}`"
         if left
         else f"{args.origin} has no waiting messages{near}",
     )
@@ -126,9 +125,7 @@ def fit_weigher(session: Session, args: Namespace) -> bool:
         apart = (
             f"messages used {abs(drift):.0%} {'more' if drift > 0 else 'less'} time than the ring's weigher predicts"
         )
-    session.out.warn(
-        f"{apart}; `airflow-mq admin fit-weigher --apply{of_ring(queue.ring)}` replaces it by the fitted one"
-    )
+    session.out.warn(f"{apart}; `{queue.session.cli('admin fit-weigher --apply')}` replaces it by the fitted one")
     return False
 
 
@@ -196,13 +193,13 @@ def repair(session: Session, args: Namespace) -> bool:
         session.out.table(
             ("book", "messages", "inbox rows"), [(told(o.book), o.messages, _some(o.rows)) for o in found]
         )
-    stranded, ring = many(sum(one.messages for one in found), "stranded message"), of_ring(queue.ring)
+    stranded, cli = many(sum(one.messages for one in found), "stranded message"), queue.session.cli
     if not found:
         session.out.remark(f"nothing to repair in ring {queue.ring}")
     elif args.apply:
-        session.out.remark(f"{stranded} returned to their queues; run `airflow-mq check{ring}` to confirm")
+        session.out.remark(f"{stranded} returned to their queues; run `{cli('check')}` to confirm")
     else:
-        session.out.remark(f"{stranded} found; nothing was changed. To repair: airflow-mq admin repair --apply{ring}")
+        session.out.remark(f"{stranded} found; nothing was changed. To repair: {cli('admin repair --apply')}")
     return args.apply or not found
 
 

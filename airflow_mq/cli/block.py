@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError, Namespace
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from .command import Group, command, option
 from .near import meant
 from .queue import nothing_waits
 from .serialisation import as_percent, record
-from .session import Session, in_ring, store_now
+from .session import Session, store_now
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
@@ -133,8 +132,8 @@ def dry_run(session: Session, args: Namespace) -> None:
 
 def _nothing(queue: MessageQueue) -> str:
     ring = queue.inspect.ring(1)
-    skipped = "all ready queues are being skipped; see `airflow-mq queue list`"
-    return skipped if ring.queues else nothing_waits(ring.due)
+    skipped = f"all ready queues are being skipped; see `{queue.session.cli('queue list')}`"
+    return skipped if ring.queues else nothing_waits(queue.session.cli, ring.due)
 
 
 def _named(one: ForecastQueue) -> str:
@@ -246,7 +245,6 @@ def explain(session: Session, args: Namespace) -> None:
         if found.reason == "nowhere" and queue.footprint(args.what).count:
             near = "; to explain the queue of this name: --queue"
         full = queue.inspect.fullness([found.origin])
-        found = replace(found, remedies=in_ring(found.remedies, queue.ring))
     session.out.value(vars(found))
     # A name of a queue or of its group keeps its letters.
     sentence = capitalised(found.sentence, found.origin.partition("/")[0])

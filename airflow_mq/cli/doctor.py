@@ -21,7 +21,7 @@ from ..engine.rules.errors import MessageQueueError, StoreError
 from ..engine.rules.units import time_text
 from ..words import many, span, when
 from .command import command
-from .session import Session, in_ring, of_ring, store_now
+from .session import Session, store_now
 
 if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
@@ -113,7 +113,7 @@ def check(session: Session, args: Namespace) -> bool:
     if session.out.items(found, ("where", "what"), f"all is well in ring {queue.ring}"):
         session.out.remark(
             f"{many(len(found), 'violation')}; nothing was changed. Keep a copy of the store, and report them. "
-            f"`airflow-mq admin repair{of_ring(queue.ring)}` shows which stranded messages it would return to their "
+            f"`{queue.session.cli('admin repair')}` shows which stranded messages it would return to their "
             "queues"
         )
     return not found
@@ -136,8 +136,8 @@ def ring_findings(queue: MessageQueue, states: Sequence[QueueState], servicing: 
         ("ring {}", _settings(queue), "its settings go together"),
         ("blocks of {}", _blocks(queue), "none is past its deadline"),
         ("servers of {}", _servers(queue, states, servicing), ""),
-        ("messages of {}", _failing(queue.ring, "first", states), ""),
-        ("messages of {}", _failing(queue.ring, "delayed", put_off), ""),
+        ("messages of {}", _failing(queue, "first", states), ""),
+        ("messages of {}", _failing(queue, "delayed", put_off), ""),
         ("budgets of {}", _budgets(queue), ""),
         ("bills of {}", _bills(queue), ""),
         ("hold on {}", _hold(queue, servicing), ""),
@@ -199,15 +199,15 @@ def _clock(queue: MessageQueue) -> Iterator[Finding]:
 
 
 def _settings(queue: MessageQueue) -> Iterator[Finding]:
-    name, config = queue.ring, queue.config
+    cli, config = queue.session.cli, queue.config
     for warning in config.warnings():
-        yield Finding(WRONG, warning, f"see `airflow-mq ring show {name}`, then `airflow-mq ring change {name}`")
+        yield Finding(WRONG, warning, f"see `{cli('ring show')}`, then `{cli('ring change')}`")
     # A shorter lease runs out during normal work.
     if config.lease < 30.0:
         yield Finding(
             WRONG,
             f"a lease of {config.lease:g} seconds runs out when a job only starts slowly; its work is then done twice",
-            f"airflow-mq ring change {name} --lease 900",
+            cli("ring change --lease 900"),
         )
     elif config.service_weight is not None and config.service_weight.time > config.lease * 1000:
         yield Finding(
@@ -227,8 +227,8 @@ def _budgets(queue: MessageQueue) -> Iterator[Finding]:
                 WRONG if ahead > MUCH_SKEW else NOTE,
                 f"the budget of {one.path} is refilled until {when(one.refilled_to)}, in {span(ahead)}: the store's "
                 "clock was ahead, and the budget gets nothing until then",
-                f"if that is too long, unset and set it again, which fills it: airflow-mq queue set "
-                f"{shlex.quote(one.path)}{of_ring(queue.ring)} {' '.join(f'--unset {name}' for name in settings)}",
+                "if that is too long, unset and set it again, which fills it: "
+                + queue.session.cli("queue set", one.path, " ".join(f"--unset {name}" for name in settings)),
             )
 
 
@@ -240,14 +240,13 @@ def _bills(queue: MessageQueue) -> Iterator[Finding]:
             WRONG,
             "days are closed that are not over, because the store's clock was ahead: until they are over, no day is "
             "closed, and all charges go to the bill of the first open day",
-            f"airflow-mq report usage{of_ring(queue.ring)}, which shows charges by the days on which they were made",
+            f"{queue.session.cli('report usage')}, which shows charges by the days on which they were made",
         )
 
 
 def _blocks(queue: MessageQueue) -> Iterator[Finding]:
-    now = store_now(queue)
-    ring = of_ring(queue.ring)
-    again = f"install the latest airflow-mq, and report the error with the output of `airflow-mq check{ring}`"
+    now, cli = store_now(queue), queue.session.cli
+    again = f"install the latest airflow-mq, and report the error with the output of `{cli('check')}`"
     for block in queue.blocks.each("planned"):
         named = f"block {block.id} ({block.messages:,} messages)"
         if block.deadline > now or not (block.messages or queue.blocks.get(block.token).claims):
@@ -256,21 +255,20 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
             yield Finding(
                 WRONG,
                 f"{named} cannot be settled: {block.problem}; its messages stay in flight, and other queues go on",
-                f"each plan and `airflow-mq ring housekeep{ring}` try again; {again}",
+                f"each plan and `{cli('ring housekeep')}` try again; {again}",
             )
         else:
             yield Finding(
                 WRONG,
                 f"{named} is {span((now - block.deadline).total_seconds())} past its deadline; its queues wait for it",
-                f"airflow-mq block release {block.token}{ring}; or start a run of the block DAG: "
-                "each plan releases such blocks",
+                f"{cli('block release', block.token)}; or start a run of the block DAG: each plan releases such blocks",
             )
     for number, error in queue.blocks.unapplied():
         yield Finding(
             WRONG,
             f"block {number} has ended, and its result cannot be applied: {error}; its messages stay in flight, and "
             "other queues go on",
-            f"`airflow-mq ring housekeep{ring}` tries again; {again}",
+            f"`{cli('ring housekeep')}` tries again; {again}",
         )
 
 
@@ -284,10 +282,10 @@ def _servers(queue: MessageQueue, states: Sequence[QueueState], servicing: Servi
     for overdue in servicing.of_queues(states):
         yield Finding(NOTE if overdue.is_new else WRONG, overdue.sentence, overdue.remedy)
     for told in queue.inspect.stuck(states, servicing):
-        yield Finding(WRONG, told.sentence, "; or ".join(in_ring(told.remedies, queue.ring)))
+        yield Finding(WRONG, told.sentence, "; or ".join(told.remedies))
 
 
-def _failing(ring: str, place: str, states: Sequence[QueueState]) -> Iterator[Finding]:
+def _failing(queue: MessageQueue, place: str, states: Sequence[QueueState]) -> Iterator[Finding]:
     """Yield the queues whose first or delayed messages fail repeatedly: one finding for all that need the same."""
     failing = [state for state in states if state.attempts]
     paused = [state for state in failing if state.paused]
@@ -300,11 +298,11 @@ def _failing(ring: str, place: str, states: Sequence[QueueState]) -> Iterator[Fi
         is_paused = "; paused" if alike is paused else ""
         if len(alike) == 1:
             what = f"the {place} message of {alike[0].name} was tried {times} without success{is_paused}"
-            do = f"airflow-mq explain {shlex.quote(alike[0].origin)}{of_ring(ring)}"
+            do = queue.session.cli("explain", alike[0].origin)
         else:
             what = f"the {place} messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
             what += f": {listed(alike, lambda state: state.name)}"
-            do = f"airflow-mq message events --name Returned --latest --limit 20{of_ring(ring)}"
+            do = queue.session.cli("message events --name Returned --latest --limit 20")
         yield Finding(level, what, do)
 
 
@@ -315,8 +313,8 @@ def _quotas(queue: MessageQueue) -> Iterator[Finding]:
                 WRONG if one.stored >= one.quota else NOTE,
                 f"{one.path} stores {words.size(one.stored)} of its quota of {words.size(one.quota)}; above it, sends "
                 "are refused",
-                f"airflow-mq explain {shlex.quote(one.path)}{of_ring(queue.ring)}; to raise the quota: "
-                f"airflow-mq queue set {shlex.quote(one.path)} --quota SIZE{of_ring(queue.ring)}",
+                f"{queue.session.cli('explain', one.path)}; to raise the quota: "
+                + queue.session.cli("queue set", one.path, "--quota SIZE"),
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +71,7 @@ def list_messages(session: Session, args: Namespace) -> None:
                 found += queue.inspect.peek(origin, page=args.page, limit=args.limit - len(found))
         named = args.origin or args.prefix
         near = "" if found else meant(queue, named)
-    how = near or f"; send one: airflow-mq enqueue {shlex.quote(args.origin or 'acme')} 'an order'"
+    how = near or f"; send one: {queue.session.cli('enqueue', args.origin or 'acme', '--file order.json')}"
     empty = f"no messages{f' of {named}' if named else ''} here{how}"
     session.out.items(found, _MESSAGES, empty, map(_plain, found))
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
     from ..engine.queue.values import Enqueued
 
-_EMPTY = "no external payloads; send one: airflow-mq enqueue acme --blob orders.parquet"
 _COLUMNS: Columns = (
     ("hash", lambda one: one.hash.hex()),
     ("bytes>", "size"),
@@ -75,8 +74,8 @@ def list_payloads(session: Session, args: Namespace) -> None:
     """
     with session.queue() as queue:
         found = queue.payloads.list(args.after or b"", args.limit + 1)
-    listed = found[: args.limit]
-    if session.out.items(listed, _COLUMNS, _EMPTY) and len(found) > args.limit:
+    listed, send = found[: args.limit], queue.session.cli("enqueue acme --blob orders.parquet")
+    if session.out.items(listed, _COLUMNS, f"no external payloads; send one: {send}") and len(found) > args.limit:
         session.out.remark(f"there are more: continue with --after {listed[-1].hash.hex()}")
 
 

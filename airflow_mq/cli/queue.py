@@ -23,7 +23,7 @@ from .command import Group, UsageError, command, option
 from .near import meant, question
 from .output import shown
 from .serialisation import changes_of, in_words, record
-from .session import Session, of_ring
+from .session import Session
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -70,9 +70,9 @@ def fullest(queue: MessageQueue, origins: Sequence[str]) -> dict[str, float]:
     return {origin: max(own) for origin, own in parts.items() if max(own) >= 0}
 
 
-def nothing_waits(due: datetime | None) -> str:
+def nothing_waits(cli: Callable[[str], str], due: datetime | None) -> str:
     """Return the text of a ring without queues: when its first delayed message is due, or how to send one."""
-    how = "send a message: airflow-mq enqueue acme 'an order'"
+    how = "send a message: " + cli("enqueue acme 'an order'")
     return f"nothing waits here; {how if due is None else f'the first delayed message joins its queue at {shown(due)}'}"
 
 
@@ -117,7 +117,7 @@ def list_queues(session: Session, args: Namespace) -> None:
         if args.prefix:
             empty = "" if rows else f"no queue begins with {args.prefix}{meant(queue, args.prefix)}"
         else:
-            empty = "" if rows else nothing_waits(queue.inspect.ring(1).due)
+            empty = "" if rows else nothing_waits(queue.session.cli, queue.inspect.ring(1).due)
         full = fullest(queue, [one.origin for one in listed])
         shuffles = queue.config.order == "shuffle" and sort == "turn" and args.seed is None
     values = [record(state, "name", "ready", turn=turn, why=why) for turn, state, why in rows]
@@ -127,7 +127,7 @@ def list_queues(session: Session, args: Namespace) -> None:
     if full:
         columns = (*columns[:-1], ("full>", lambda row: percent(full.get(row[1].origin))), columns[-1])
     if session.out.items(rows, columns, empty, values) and len(listed) < len(found):
-        how = f"continue with --after {shlex.quote(listed[-1].origin)}" if sort == "name" else "see --limit"
+        how = f"continue with --after={shlex.quote(listed[-1].origin)}" if sort == "name" else "see --limit"
         session.out.remark(f"there are more: {how}")
     if shuffles:
         session.out.remark("each block of this ring draws its own order; give its --seed, which `block show` prints")
@@ -151,8 +151,7 @@ def pause(session: Session, args: Namespace) -> None:
     what = f"{args.origin} and all below it" if args.below else args.origin
     session.out.answer(
         {"paused": args.origin, "below": args.below},
-        f"paused {what}; enqueuing goes on; to resume: airflow-mq queue resume {shlex.quote(args.origin)}"
-        f"{of_ring(queue.ring)}",
+        f"paused {what}; enqueuing goes on; to resume: {queue.session.cli('queue resume', args.origin)}",
     )
     if near:
         session.out.remark(f"{args.origin} has no messages{near}")
@@ -169,7 +168,7 @@ def resume(session: Session, args: Namespace) -> bool:
         pauses = [] if resumed else queue.admin.paused()
         near = question(nearest(args.origin, [one.origin for one in pauses]))
         for group in (one.origin for one in pauses if one.below and args.origin.startswith(f"{one.origin}/")):
-            near = f"; {group} is, with all below it: airflow-mq queue resume {shlex.quote(group)}{of_ring(queue.ring)}"
+            near = f"; {group} is, with all below it: {queue.session.cli('queue resume', group)}"
     session.out.answer(
         {"origin": args.origin, "resumed": resumed},
         f"resumed {args.origin}" if resumed else f"{args.origin} was not paused, nor did it wait for a backoff{near}",
@@ -271,7 +270,7 @@ def _budget_remarks(queue: MessageQueue, origin: str) -> list[str]:
         if below is not None and not queue.config.paths:
             found.append(
                 f"this ring has no paths: the budget is of {origin} alone, not of {below.origin}; for one budget of all"
-                f" below: airflow-mq ring change --set paths=true{of_ring(queue.ring)}"
+                f" below: {queue.session.cli('ring change --set paths=true')}"
             )
         elif below is None and not queue.footprint(origin).count:
             found.append(f"{origin} has no messages{meant(queue, origin)}")
@@ -300,9 +299,8 @@ def show(session: Session, args: Namespace) -> None:
     value = {"origin": args.origin, **record(held), "below": group and record(group), **record(found)}
     value |= {"budgets": budgets} | ({"stored": full.stored} if full else {})
     session.out.fields(pairs, value)
-    command = f"airflow-mq explain {shlex.quote(args.origin)}{of_ring(queue.ring)}"
-    how = f"{args.origin} has no messages{near}" if near else f"why it waits: {command}"
-    session.out.remark(how)
+    why_it_waits = f"why it waits: {queue.session.cli('explain', args.origin)}"
+    session.out.remark(f"{args.origin} has no messages{near}" if near else why_it_waits)
 
 
 def _amount(name: str, value: object) -> object:

@@ -224,7 +224,7 @@ def headers(session: Session, args: Namespace) -> None:
         found = queue.inspect.bill_headers(args.month)
     session.out.items([{"day": one.day, "header": one.hash.hex(), "leaves": one.leaves} for one in found], (
         ("day", lambda one: one["day"]), ("leaves>", lambda one: one["leaves"]), ("header", lambda one: one["header"]),
-    ), "no day is closed; `airflow-mq ring housekeep` closes days that are over")  # fmt: skip
+    ), f"no day is closed; `{queue.session.cli('ring housekeep')}` closes days that are over")  # fmt: skip
 
 
 REPORT = Group(

@@ -66,7 +66,8 @@ def queue_lines(look: Look, width: int | None) -> list[Text]:
     """Return a heading and a line for each queue."""
     columns = QUEUES if width is None or width >= _NARROW else [QUEUES[place] for place in (0, 1, 2, 6)]
     columns = columns if look.sort == "turn" else columns[1:]
-    return layout(*cells(columns, look.rows()), width, shown) if look.queues else [Text(nothing_waits(look.due))]
+    empty = [Text(nothing_waits(look.cli, look.due))]
+    return layout(*cells(columns, look.rows()), width, shown) if look.queues else empty
 
 
 def block_lines(look: Look, width: int | None, most: int) -> list[Text]:

@@ -64,10 +64,11 @@ def service(session: Session, args: Namespace) -> bool | None:
     if total.moved:
         session.out.remark(f"{outcomes(vars(total))}; weight {total.weight}")
     else:
-        back = (
-            ", and the tried messages returned to their queues (`airflow-mq message events`)" if total.returned else ""
+        events = f", and the tried messages returned to their queues (`{queue.session.cli('message events')}`)"
+        session.out.remark(
+            f"nothing was processed{events if total.returned else ''}; `{queue.session.cli('queue list')}` lists the "
+            "queues and why they wait"
         )
-        session.out.remark(f"nothing was processed{back}; `airflow-mq queue list` lists the queues and why they wait")
     return not _failed(total, raised)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 import signal
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import datetime
 from typing import TYPE_CHECKING, NoReturn
 
+from ..engine.rules.config import DEFAULT_RING
 from ..engine.rules.errors import AddressRefused, MessageQueueError
 from .command import UsageError
 from .output import Output
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from ..engine.queue import MessageQueue
     from ..engine.store import StoreAddress
 
-DEFAULT_RING = "default"
 VARIABLE = "AIRFLOW_MQ_STORE"
-#: A remedy that ends with a command of ours about a ring. Names that a shell could misread are in quotes, behind it.
-_COMMAND = re.compile(r"[^']*airflow-mq (?!.*--help$)")
 
 
 class Session:
@@ -41,6 +38,8 @@ class Session:
         self.default_conn_id: str | None = getattr(args, "default_conn_id", None)
         #: The address of the store without its password, once it is known.
         self.where: str | None = None
+        #: The options with which commands in texts name the store.
+        self.options = ""
 
     def address(self) -> StoreAddress:
         """Return the address of the named store."""
@@ -76,6 +75,7 @@ class Session:
         from ..engine.store import open_store
 
         store = open_store(self.address())
+        store.options = self.options
         try:
             return MessageQueue(store, ring or self.ring or DEFAULT_RING)
         except BaseException:
@@ -105,7 +105,7 @@ class Session:
             raise AddressRefused(
                 f"Airflow has no connection {conn_id!r}, or cannot look it up ({type(error).__name__})"
             ) from None
-        self.ring = self.ring or ring
+        self.ring, self.options = self.ring or ring, f"--conn-id {shlex.quote(conn_id)}"
         return address
 
 
@@ -114,16 +114,6 @@ def _keep_logs_off_stdout() -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.__stdout__):
             handler.setStream(sys.stderr)
-
-
-def of_ring(ring: str) -> str:
-    """Return the option with which a command for people names a ring; nothing for the default one."""
-    return "" if ring == DEFAULT_RING else f" --ring {shlex.quote(ring)}"
-
-
-def in_ring(remedies: Iterable[str], ring: str) -> list[str]:
-    """Return remedies of a ring whose commands name it."""
-    return [f"{one}{of_ring(ring)}" if _COMMAND.match(one) else one for one in remedies]
 
 
 def store_now(queue: MessageQueue) -> datetime:

@@ -16,7 +16,7 @@ from .command import Group, UsageError, command, option
 from .near import meant, naming_near
 from .serialisation import address_fields, record
 from .service import load_callable, stdout_kept_clean
-from .session import Session, of_ring
+from .session import Session
 
 if TYPE_CHECKING:
     from ..engine.queue.values import SetAside
@@ -51,8 +51,8 @@ def list_set_aside(session: Session, args: Namespace) -> None:
     if not session.out.items(found, columns, empty, map(_plain, found)):
         return
     if more:
-        session.out.remark(f"there are more: continue with --after {shlex.quote(str(found[-1].address))}")
-    session.out.remark(f"what happened to one: airflow-mq message history ADDRESS{of_ring(queue.ring)}")
+        session.out.remark(f"there are more: continue with --after={shlex.quote(str(found[-1].address))}")
+    session.out.remark(f"what happened to one: {queue.session.cli('message history ADDRESS')}")
     session.out.remark("to decide: airflow-mq set-aside requeue, execute or discard, each with --help")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..words import many, when
 from .command import command
 from .doctor import LOOKED_AT, OK, WRONG, Finding, print_findings, ring_findings
-from .session import Session, of_ring
+from .session import Session
 from .top import as_plain
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def status(session: Session, args: Namespace) -> bool:
         look = Watcher(lambda: queue, limit=LOOKED_AT).look()
         found = ring_findings(queue, look.queues, look.servicing)
         findings = [*_set_aside(look), *(one for one in found if one.level != OK)]
-    skipped, ring = _not_looked_at(look), of_ring(look.ring)
+    skipped = _not_looked_at(look)
     wrong = [one for one in findings if one.level == WRONG]
     if session.out.as_json:
         value = {"ok": not wrong, "findings": findings, "not_looked_at": skipped}
@@ -48,8 +48,8 @@ def status(session: Session, args: Namespace) -> bool:
     session.out.line("")
     session.out.lines(queue_lines(replace(look, queues=look.queues[:_SHOWN]), session.out.width()))
     if len(look.queues) > _SHOWN:
-        session.out.remark(f"longest waiting queues: airflow-mq queue list --sort oldest{ring}")
-        session.out.remark(f"why one waits: airflow-mq explain ORIGIN{ring}")
+        session.out.remark(f"longest waiting queues: {look.cli('queue list --sort oldest')}")
+        session.out.remark(f"why one waits: {look.cli('explain ORIGIN')}")
     session.out.line("")
     print_findings(session, findings)
     session.out.line(
@@ -66,16 +66,16 @@ def _set_aside(look: Look) -> list[Finding]:
     if not number:
         return []
     what = f"{many(number, 'message')} {'waits' if number == 1 else 'wait'} for a decision"
-    return [Finding(WRONG, what, f"airflow-mq set-aside list{of_ring(look.ring)}", "set aside")]
+    return [Finding(WRONG, what, look.cli("set-aside list"), "set aside")]
 
 
 def _not_looked_at(look: Look) -> list[str]:
-    ring = of_ring(look.ring)
-    more = [f"why queues after the first {LOOKED_AT} in turn wait: airflow-mq queue list{ring}"]
-    later = [f"delayed messages after the first {LOOKED_AT}: airflow-mq message events --name Returned --latest{ring}"]
+    events = look.cli("message events --name Returned --latest")
+    more = [f"why queues after the first {LOOKED_AT} in turn wait: {look.cli('queue list')}"]
+    later = [f"delayed messages after the first {LOOKED_AT}: {events}"]
     return [
         *more * (len(look.queues) >= LOOKED_AT),
         *later * (look.backlog.delayed > LOOKED_AT),
-        f"whether what is stored is consistent: airflow-mq check{ring}",
-        "the database, its clock and rights: airflow-mq doctor",
+        f"whether what is stored is consistent: {look.cli('check')}",
+        f"the database, its clock and rights: {look.cli('doctor')}",
     ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from ..engine.rules.config import DEFAULT_RING
 from ..engine.rules.errors import StoreError
 from .arguments import count
 from .command import Group, command, option
-from .session import DEFAULT_RING, Session
+from .session import Session
 
 
 @command(example="$ --store sqlite:///queue.db store upgrade")

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -53,6 +53,8 @@ class Look:
     #: Stored and ended messages per second over the last minute; None before the second count.
     rate_in: float | None
     rate_out: float | None
+    #: Returns a command line about the ring.
+    cli: Callable[[str], str] = field(repr=False)
 
     def rows(self) -> list[Row]:
         """Return the rows of the table of queues."""
@@ -113,6 +115,7 @@ class Watcher:
             overdue=servicing.of_queues(state.queues),
             rate_in=self._rate_in,
             rate_out=self._rate_out,
+            cli=queue.session.cli,
         )
 
     def _count(self, queue: MessageQueue, now: datetime) -> None:

@@ -75,7 +75,7 @@ class CheckFairnessOperator(QueueOperator):
         if broken:
             raise AirflowFailException(
                 f"fairness is broken over {report.blocks} blocks: {listed(broken, visible, 10, '; ')}. "
-                "See `airflow-mq report fairness`, and `airflow-mq explain` for one origin"
+                f"See `{queue.session.cli('report fairness')}`, and `airflow-mq explain` for one origin"
             )
         return {
             "blocks": report.blocks,

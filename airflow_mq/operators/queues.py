@@ -139,7 +139,8 @@ class HousekeepingOperator(QueueOperator):
         self.log.info("Housekeeping: %s.", shown)
         if violations:
             raise AirflowFailException(
-                f"{len(violations)} integrity problems; the first: {violations[0]}. List them with `airflow-mq check`"
+                f"{len(violations)} integrity problems; the first: {violations[0]}. "
+                f"List them with `{queue.session.cli('check')}`"
             )
         return counts
 

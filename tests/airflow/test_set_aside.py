@@ -311,7 +311,7 @@ def test_housekeeping(queue: MessageQueue, heavy: Address) -> None:
 
 
 def test_the_notifier_sends_the_number_and_the_remedies(queue: MessageQueue, heavy: Address) -> None:
-    from airflow_mq.notifications import SetAsideNotifier
+    from airflow_mq.notifications import SetAsideNotifier, StarvingNotifier
 
     told: list[str] = []
     SetAsideNotifier(told.append, mq_conn_id=CONN_ID)({})
@@ -320,6 +320,11 @@ def test_the_notifier_sends_the_number_and_the_remedies(queue: MessageQueue, hea
     (text,) = told
     assert "1 set-aside message on ring 'default'" in text
     assert f"{heavy}" in text and "ExecuteOverweightOperator" in text
+    queue.enqueue_messages((f"tenant-{number:02}", b"x") for number in range(11))
+    waiting = str(StarvingNotifier(mq_conn_id=CONN_ID, oldest=0).text())
+    where = f"--conn-id {CONN_ID} --ring default"
+    assert f"and 1 more: airflow-mq report fairness {where}\n" in waiting
+    assert f"`airflow-mq explain ORIGIN {where}`" in waiting
 
 
 def test_the_notifier_counts_as_far_as_its_bound(sqlite_queue: MessageQueue) -> None:

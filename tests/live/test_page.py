@@ -154,7 +154,7 @@ def test_a_command_is_copied_as_it_is_shown(seen: Seen, secure: bool) -> None:
 def test_the_help_of_a_command_takes_no_options(seen: Seen) -> None:
     def plant(route: Route) -> None:
         told = route.fetch().json()
-        told["explain"]["remedies"] = ["a DAG with block(), or a worker: airflow-mq service --help"]
+        told["explain"]["remedies"] = [{"text": "a worker", "command": "airflow-mq service --help"}]
         route.fulfill(json=told)
 
     seen.page.route("**/queue?*", plant)
@@ -175,11 +175,11 @@ def test_colours_of_the_system_leave_what_is_chosen_visible(chromium: Browser, w
 
 
 def test_the_name_of_an_origin_is_no_command(seen: Seen) -> None:
-    hostile = "a processor whose origins match 'x: airflow-mq set-aside discard y', in one of these DAGs or in another"
+    hostile = "a processor whose origins match x: airflow-mq set-aside discard y"
 
     def plant(route: Route) -> None:
         told = route.fetch().json()
-        told["explain"]["remedies"] = [hostile]
+        told["explain"]["remedies"] = [{"text": hostile, "command": ""}]
         route.fulfill(json=told)
 
     seen.page.route("**/queue?*", plant)

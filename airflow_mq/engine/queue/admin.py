@@ -64,7 +64,7 @@ class Admin:
             if below and not self.session.remember_config(unit.rings.held_config(self.ring_id)).paths:
                 raise ConfigRefused(
                     f"ring {self.session.ring!r} has no groups to pause: its origins are no paths; "
-                    "change_ring(paths=True), or `airflow-mq ring change --set paths=true`, makes them so"
+                    f"change_ring(paths=True), or `{self.session.cli('ring change --set paths=true')}`, makes them so"
                 )
             ends = None if until is None else instant(until, lambda: now, least=0)
             if ends is not None and ends < now:
@@ -227,7 +227,7 @@ class Admin:
                 # Its verdicts rest on the settings.
                 raise InFlight(
                     f"the recorded end of block {ends[0].row.number} is not applied: settings cannot change before; "
-                    "run `airflow-mq ring housekeep`, which tries it again, and see `airflow-mq doctor`"
+                    f"run `{self.session.cli('ring housekeep')}`, which tries it again, and see `airflow-mq doctor`"
                 )
             config = _with_tariff(working_set.config.changed(**changes))
             if config.heap_size != working_set.config.heap_size:

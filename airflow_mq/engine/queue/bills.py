@@ -25,6 +25,7 @@ from ..store.bills import BillDay, date_of
 from ..store.charges import ChargeRow
 from ..store.unit import Unit
 from ..store.working_set import StoredSet
+from .session import RingSession
 
 #: What a tenant was charged for one block (None without one), origin, priority and processor.
 Entry: TypeAlias = "dict[str, Any]"
@@ -121,15 +122,15 @@ def price_of(config: RingConfig, day: date) -> Mapping[str, Any] | None:
     return None
 
 
-def read_bill(unit: Unit, ring: int, name: str, tenant: str, month: date) -> Mapping[str, Any]:
+def read_bill(unit: Unit, session: RingSession, tenant: str, month: date) -> Mapping[str, Any]:
     """Return the bill of a tenant for the closed days of a month."""
-    period, (first, stop) = month.isoformat()[:7], days_of(month)
+    ring, period, (first, stop) = session.ring_id, month.isoformat()[:7], days_of(month)
     days = unit.bills.days(ring, first, stop)
     if not days:
-        raise InvalidInput(f"no day of {period} is closed: `airflow-mq ring housekeep` closes days that are over")
+        raise InvalidInput(f"no day of {period} is closed: `{session.cli('ring housekeep')}` closes days that are over")
     number = bytes(unit.bills.days(ring, limit=1)[0].before).hex()
     leaves = unit.bills.leaves(ring, tenant, first, stop)
-    return bill_of(number, name, tenant, period, [day.header for day in days], leaves)
+    return bill_of(number, session.ring, tenant, period, [day.header for day in days], leaves)
 
 
 def days_of(month: date) -> tuple[int, int]:

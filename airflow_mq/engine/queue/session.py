@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
+from shlex import quote
 from typing import Any
 
 from ...observe.traces import wanted as traces_wanted
 from ..rules.charging import DAY
-from ..rules.config import RingConfig
+from ..rules.config import DEFAULT_RING, RingConfig
 from ..rules.errors import (
     Busy,
     InvalidInput,
@@ -61,7 +62,7 @@ class RingSession:
     def __init__(
         self,
         store: str | StoreAddress | Store[Any],
-        ring: str = "default",
+        ring: str = DEFAULT_RING,
         *,
         listeners: Sequence[Listener] = (),
         busy_timeout: float = 10.0,
@@ -99,6 +100,19 @@ class RingSession:
             raise
         self.ring_id = row.id
         self.hold, self.settler = Hold(self), BlockSettler(self)
+
+    def cli(self, command: str, name: str = "", options: str = "") -> str:
+        """Return a command line about this ring, for people.
+
+        :param command: its words; one that ends with `=` takes the name as a value
+        :param name: the origin, address or block that the command is about; senders choose names
+        """
+        if command.endswith("="):
+            command, name = f"{command}{quote(name)}", ""
+        quoted, store = quote(name) if name else "", self.store.options
+        ring = f"--ring {quote(self.ring)}" if store or self.ring != DEFAULT_RING else ""
+        words = (options, store, ring, "--", quoted) if name.startswith("-") else (quoted, options, store, ring)
+        return " ".join(filter(None, ("airflow-mq", command, *words)))
 
     def check_sender(self, origin: object) -> str:
         """Return an origin that this connection permits as a sender, or raise the reason why not.

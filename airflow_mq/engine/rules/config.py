@@ -17,6 +17,7 @@ from .weight import Costs, LinearWeigher, Weight, max_message_weight
 MOST_HEADERS = 16_384
 #: Header of a message in a page: its length in four bytes and a mark in one.
 HEADER_SIZE = 5
+DEFAULT_RING = "default"
 ORDERS = ("deficit", "rotation", "shuffle")
 #: Limits above which a message is too heavy: the ring's service weight, or the limit of the block that meets it.
 SET_ASIDE_ABOVE = ("ring", "block")

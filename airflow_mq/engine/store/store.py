@@ -61,6 +61,8 @@ class Store(ABC, Generic[Connection]):
         self.probe: Callable[[str], None] | None = None
         #: File systems of external payloads.
         self.filesystem_of: FileSystemOf = by_fsspec
+        #: Options with which a command line names this store, for texts.
+        self.options = ""
         self._local = threading.local()
         self._open: list[Connection] = []
         # A thread may end, and close its connection, while this list is in use.

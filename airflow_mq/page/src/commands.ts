@@ -1,5 +1,7 @@
 /** Every command that the page itself shows, so that a renamed command changes here only. */
 
+import type { Remedy } from "./types";
+
 type Place = { conn: string; ring: string };
 
 /** Quote an argument for a shell: senders choose the names of origins. */
@@ -18,15 +20,8 @@ airflow-mq store upgrade --store sqlite:////data/queue.db`,
   check: (place: Place) => `airflow-mq check ${at(place)}`,
 };
 
-/**
- * The text and the command of a remedy that the server suggests: the command is in backticks, or ends the text. Names
- * that a shell could misread are in quotes, so what follows a quote is no command.
- */
-export function remedy(text: string, place: Partial<Place>): { text: string; command: string | null } {
-  const [whole, before, marked, last] = text.match(/^([^']*?)(?:`(airflow-mq [^`]+)`|(airflow(?:-mq| dags) .+)$)/) ?? [];
-  if (whole === undefined) return { text, command: null };
-  const command = (marked ?? last)!;
-  const { conn, ring } = place;
-  const added = command.startsWith("airflow-mq") && !command.endsWith("--help") ? [conn && `--conn-id ${quoted(conn)}`, ring && `--ring ${quoted(ring)}`] : [];
-  return { text: marked ? text.replaceAll("`", "") : before!, command: [command, ...added].filter(Boolean).join(" ") };
+/** The text of an error of a store, and the command in backticks that it suggests. */
+export function remedy(error: string, conn: string): Remedy {
+  const command = error.match(/`(airflow-mq [^`]+)`/)?.[1];
+  return { text: error.replaceAll("`", ""), command: command ? `${command} --conn-id ${quoted(conn)}` : "" };
 }

@@ -230,7 +230,7 @@ export interface components {
             /** Block */
             block: number | null;
             /** Remedies */
-            remedies: string[];
+            remedies: components["schemas"]["Remedy"][];
         };
         /**
          * Fairness
@@ -417,8 +417,7 @@ export interface components {
         Overdue: {
             /** Sentence */
             sentence: string;
-            /** Remedy */
-            remedy: string;
+            remedy: components["schemas"]["Remedy"];
         };
         /**
          * Overview
@@ -703,6 +702,16 @@ export interface components {
             };
         };
         /**
+         * Remedy
+         * @description A change that would help, and the command that makes it; one of them may be empty.
+         */
+        Remedy: {
+            /** Text */
+            text: string;
+            /** Command */
+            command: string;
+        };
+        /**
          * Rest
          * @description Totals of the queues that are not drawn.
          */
@@ -961,6 +970,7 @@ export type QueuePage = components['schemas']['QueuePage'];
 export type Queues = components['schemas']['Queues'];
 export type Quota = components['schemas']['Quota'];
 export type Refusal = components['schemas']['Refusal'];
+export type Remedy = components['schemas']['Remedy'];
 export type Rest = components['schemas']['Rest'];
 export type Run = components['schemas']['Run'];
 export type Served = components['schemas']['Served'];

@@ -40,6 +40,11 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 Ask = Callable[..., Any]
 
 
+def where(queue: MessageQueue) -> str:
+    """Return the options with which a command line names a ring."""
+    return f"--conn-id mq_page --ring {queue.ring}"
+
+
 def of(queue: MessageQueue) -> str:
     return f"/api/v1/stores/mq_page/rings/{queue.ring}"
 
@@ -76,7 +81,7 @@ def test_a_ring_whose_messages_are_all_delayed_is_not_empty(ask: Ask, ring: Mess
     assert overview["queues"] == 0 and datetime.fromisoformat(overview["due"]) > datetime.now(timezone.utc)
     assert detail.status_code == 200
     assert detail.json()["explain"]["sentence"].startswith("1 message of acme is not due before ")
-    assert detail.json()["explain"]["remedies"][0].endswith("airflow-mq queue resume acme")
+    assert detail.json()["explain"]["remedies"][0]["command"] == f"airflow-mq queue resume acme {where(ring)}"
 
 
 def test_undrawn_queues_are_summed(ask: Ask, ring: MessageQueue) -> None:
@@ -148,7 +153,7 @@ def test_paused_dag_is_named(ask: Ask, ring: MessageQueue, tmp_path: Path) -> No
 
     (overdue,) = data["overdue"]
     sentence = overdue["sentence"]
-    assert overdue["remedy"] == "airflow dags unpause page_first_steps"
+    assert overdue["remedy"] == {"text": "", "command": "airflow dags unpause page_first_steps"}
     assert sentence.startswith("No block has been planned since ") and sentence.endswith(
         "DAG page_first_steps is paused."
     )
@@ -156,7 +161,7 @@ def test_paused_dag_is_named(ask: Ask, ring: MessageQueue, tmp_path: Path) -> No
     queue = ask("op", "GET", f"{of(ring)}/queue?origin=acme").json()
     assert (row["state"], row["why"]) == ("overdue", "DAG page_first_steps is paused")
     assert "DAG page_first_steps is paused. The first message of acme" in queue["explain"]["sentence"]
-    assert queue["explain"]["remedies"] == ["airflow dags unpause page_first_steps"]
+    assert queue["explain"]["remedies"] == [overdue["remedy"]]
 
 
 def test_last_and_next_block_of_a_ring(ask: Ask, ring: MessageQueue) -> None:
@@ -210,7 +215,9 @@ def test_commands_quote_the_names_that_senders_chose(ask: Ask, ring: MessageQueu
     ring.enqueue_message(origin, b"x")
     ring.admin.pause(origin)
     found = ask("viewer", "GET", f"{of(ring)}/queue?origin={quote(origin)}").json()["explain"]["remedies"]
-    assert [shlex.split(remedy) for remedy in found] == [["airflow-mq", "queue", "resume", origin]]
+    assert [shlex.split(one["command"]) for one in found] == [
+        ["airflow-mq", "queue", "resume", origin, *where(ring).split()]
+    ]
 
 
 def test_the_dag_that_executes_messages_is_named(

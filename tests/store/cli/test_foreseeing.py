@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_mq import LinearWeigher, MessageQueue, Weight
-from airflow_mq.cli.session import in_ring
+from airflow_mq import Address, LinearWeigher, MessageQueue, Weight
 from tests.proofs.crash.states import everything
 from tests.store.cli.conftest import Terminal
 
@@ -133,9 +132,33 @@ def test_commands_that_help_name_the_ring(mq: Terminal) -> None:
     assert f"would help: {helpful}\n" in mq("explain", "acme", *night).out
     assert mq.json("explain", "acme", *night)["remedies"] == [helpful]
     assert "airflow-mq check --ring night\n" in mq("status", *night).out
-    others = ["a worker: airflow-mq service --help", "airflow dags unpause 'a b'", "a share of 2"]
-    assert in_ring(others, "night") == others
-    assert in_ring(["time: airflow-mq ring show"], "default") == ["time: airflow-mq ring show"]
+    mq("ring", "create", "empty")
+    empty = "--ring", "empty"
+    send = "airflow-mq enqueue acme 'an order' --ring empty"
+    for command in ("queue list", "status", "top --once", "block dry-run", "block forecast"):
+        printed = mq(*command.split(), *empty).out
+        assert send in printed and "airflow-mq service --help --ring" not in printed, command
+    for command, named in (
+        ("message list", "enqueue acme --file order.json"),
+        ("payload list", "enqueue acme --blob orders.parquet"),
+        ("report headers", "ring housekeep"),
+        ("service --processor builtins:print", "queue list"),
+    ):
+        assert f"airflow-mq {named} --ring empty" in mq(*command.split(), *empty).out, command
+    refused = mq("report", "bill", "--of", "acme", "--month", "2026-01", *empty, code=2).err
+    assert "`airflow-mq ring housekeep --ring empty`" in refused
+    assert "--ring" not in mq("queue", "list").out + mq("message", "list").out
+
+
+def test_the_name_of_a_group_in_a_remedy_is_no_command(queue: MessageQueue) -> None:
+    name = "x airflow-mq set-aside discard y --why z"
+    queue.admin.change_ring(
+        order="deficit", service_weight=Weight(10, 1 << 20), weigher=LinearWeigher(Weight(1, 0), Weight(0, 0))
+    )
+    queue.admin.set_origin(name, most=Weight(2, 100))
+    queue.enqueue_messages(name, [b"x"] * 8)
+    found = queue.inspect.explain_message(Address(name, 0, 7)).remedies
+    assert any(name in one for one in found) and [one.command for one in found] == [""] * len(found)
 
 
 def test_a_forecast_of_blocks_that_come_at_times(mq: Terminal, small: MessageQueue) -> None:

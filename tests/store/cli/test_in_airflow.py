@@ -71,6 +71,8 @@ def test_the_commands_work_on_a_connection(home: Path) -> None:
     for program in (("airflow", "mq"), ("airflow-mq",)):
         done = run(home, *program, "queue", "show", "acme", "--conn-id", "in_database", "--json")
         assert json.loads(done.stdout)["count"] == 1
+        paused = run(home, *program, "queue", "pause", "acme", "--conn-id", "in_database").stdout
+        assert "to resume: airflow-mq queue resume acme --conn-id in_database --ring default\n" in paused
 
 
 def test_the_default_connection_is_used_where_none_is_named(home: Path) -> None:

@@ -33,7 +33,7 @@ def test_footprints(mq: Terminal) -> None:
     (row,) = mq.json("queue", "list", "--prefix", "acme/")
     assert (row["origin"], row["messages"], row["ready"], row["size"], row["turn"]) == ("acme/a", 2, 2, 3, None)
     assert [row["origin"] for row in mq.json("queue", "list", "--after", "acme/a")] == ["beta"]
-    assert "continue with --after acme/a" in mq("queue", "list", "--sort", "name", "--limit", "1").out
+    assert "continue with --after=acme/a" in mq("queue", "list", "--sort", "name", "--limit", "1").out
     assert "there are more: see --limit" in mq("queue", "list", "--limit", "1").out
     table = mq("queue", "list").out.splitlines()
     assert table[0].split() == ["turn", "queue", "waiting", "in", "flight", "set", "aside", "bytes", "oldest", "why"]

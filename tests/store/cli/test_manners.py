@@ -318,12 +318,29 @@ def test_commands_that_answers_suggest_quote_the_names_of_senders(mq: Terminal) 
     mq("enqueue", "y", "2")
     assert f"airflow-mq queue resume {quoted}" in mq("queue", "pause", origin).out
     assert f"airflow-mq explain {quoted}" in mq("queue", "show", origin).out
-    assert f"--after {quoted}" in mq("queue", "list", "--sort", "name", "--limit", "1").out
+    assert f"--after={quoted}" in mq("queue", "list", "--sort", "name", "--limit", "1").out
     assert f"airflow-mq enqueue {shlex.quote('; id')} " in mq("message", "list", "; id").out
     mq("queue", "resume", origin)
-    assert f"`airflow-mq set-aside list --origin {quoted}`" in mq("admin", "set-aside-queue", origin).out
+    assert f"`airflow-mq set-aside list --origin={quoted}`" in mq("admin", "set-aside-queue", origin).out
     mq("admin", "set-aside-queue", "y")
-    assert f"--after {shlex.quote(f'{origin}:0:0')}" in mq("set-aside", "list", "--limit", "1").out
+    assert f"--after={shlex.quote(f'{origin}:0:0')}" in mq("set-aside", "list", "--limit", "1").out
+
+
+def test_commands_that_answers_suggest_work_with_names_that_begin_with_a_dash(mq: Terminal) -> None:
+    mq("enqueue", "--", "-rf", "1", "2")
+    answers = [mq(*words, "--", "-rf").out for words in (["queue", "pause"], ["explain"], ["queue", "show"])]
+    answers += [mq("admin", "set-aside-queue", "--", "-rf").out, mq("explain", "--", "-rf:0:1").out]
+    lines = [line for line in "".join(answers).splitlines() if "airflow-mq " in line]
+    commands = {line.rpartition("airflow-mq ")[2].rstrip("`") for line in lines}
+    assert {one for one in commands if one.endswith("-rf")} == {
+        "queue resume -- -rf",
+        "explain -- -rf",
+        "set-aside list --origin=-rf",
+    }
+    for command in commands:
+        if command.endswith("-rf"):
+            mq(*shlex.split(command))
+    assert "continue with --after=-rf:0:0" in mq("set-aside", "list", "--limit", "1").out
 
 
 def test_an_address_beyond_every_page_is_a_wrong_argument(mq: Terminal) -> None:

@@ -26,7 +26,7 @@ def test_they_are_listed(mq: Terminal, aside: list[str]) -> None:
     assert mq.json("set-aside", "list", "--origin", "beta") == []
     assert [one["address"] for one in mq.json("set-aside", "list", "--after", "acme:0:1")] == ["acme:0:2"]
     text = mq("set-aside", "list", "--limit", "1").out
-    assert "acme:0:0" in text and "--after acme:0:0" in text
+    assert "acme:0:0" in text and "--after=acme:0:0" in text
 
 
 def test_one_is_executed(mq: Terminal, aside: list[str]) -> None:

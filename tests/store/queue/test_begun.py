@@ -170,7 +170,9 @@ def test_explain_names_attempts_and_the_last_error(make_queue: Maker) -> None:
         run_block(queue, "tests.store.queue.test_begun:poison")
     explanation = queue.inspect.explain("acme")
     assert explanation.sentence.endswith("; it was tried 2 times without success; the last error: KeyError.")
-    assert explanation.remedies[-1].endswith("airflow-mq message events --name Returned --latest --limit 20")
+    assert explanation.remedies[-1].endswith(
+        "airflow-mq message events --name Returned --latest --limit 20 --ring test"
+    )
     assert (explanation.attempts, explanation.last_error) == (2, "KeyError")
     assert queue.inspect.explain_message(Address("acme", 0, 1)).attempts == 0
     run_block(queue, "tests.store.queue.test_begun:poison")

@@ -496,7 +496,7 @@ def test_explain_names_the_time(ring: MessageQueue, clock: Clock) -> None:
     assert found.sentence == (
         f"the budget of acme is used up (0ms of 5ms); acme waits until {when(moment(clock.now + 100_000))}."
     )
-    assert found.remedies == ["nothing but time, or a larger rate or burst: airflow-mq queue set acme …"]
+    assert found.remedies == ["nothing but time, or a larger rate or burst: airflow-mq queue set acme … --ring test"]
 
 
 def test_explain_names_the_budget_that_messages_before_use_up(ring: MessageQueue, clock: Clock) -> None:

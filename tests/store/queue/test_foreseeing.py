@@ -464,7 +464,7 @@ def test_explain_reports_an_overweight_message(small: MessageQueue) -> None:
     assert reason_and_block(small, "acme:0:0") == ("overweight", 1)
     assert "weighs 11 ms · 0 B, more than the 10 ms · 1 MiB" in small.inspect.explain("acme").sentence
     (remedy,) = small.inspect.explain("acme").remedies
-    assert remedy.endswith("--service-weight 11ms/1MiB")
+    assert remedy.endswith("--service-weight 11ms/1MiB --ring test")
     block = small.blocks.plan()
     assert reason_and_block(small, "acme:0:0") == ("in flight", None)
     sentence = small.inspect.explain_message(Address("acme", 0, 0)).sentence
@@ -525,7 +525,7 @@ def test_explain_reports_a_pause(small: MessageQueue) -> None:
     assert reason_and_block(small, "acme:0:0") == ("paused", None)
     assert small.inspect.explain("acme").reason == "paused"
     assert "by tester: holidays" in small.inspect.explain("acme").sentence
-    assert small.inspect.explain("acme").remedies == ["airflow-mq queue resume acme"]
+    assert small.inspect.explain("acme").remedies == ["airflow-mq queue resume acme --ring test"]
 
 
 def test_explain_reports_messages_in_flight(small: MessageQueue) -> None:
@@ -565,7 +565,7 @@ def test_explain_reports_backoff(make_queue: Maker) -> None:
     assert reason_and_block(queue, "acme:0:0") == ("backoff", None)
     explanation = queue.inspect.explain("acme")
     assert explanation.reason == "backoff"
-    assert explanation.remedies[0] == "if the cause is fixed: airflow-mq queue resume acme"
+    assert explanation.remedies[0] == "if the cause is fixed: airflow-mq queue resume acme --ring test"
 
 
 def test_explain_reports_a_delayed_message(small: MessageQueue) -> None:
@@ -618,7 +618,7 @@ def test_a_pause_without_waiting_messages_is_named(queue: MessageQueue) -> None:
     empty = queue.inspect.explain("acme")
     assert empty.reason == "empty"
     assert re.fullmatch(r"acme has no messages; acme is paused by \w+: their API\.", empty.sentence)
-    assert empty.remedies == ["airflow-mq queue resume acme"]
+    assert empty.remedies == ["airflow-mq queue resume acme --ring test"]
     queue.enqueue_message("acme", b"later", not_before=60)
     assert (
         "is not due before" in (sentence := queue.inspect.explain("acme").sentence) and "; acme is paused" in sentence

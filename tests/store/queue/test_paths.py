@@ -176,7 +176,7 @@ def test_explain_covers_groups(queue: MessageQueue) -> None:
     for explanation_of_pause in (queue.inspect.explain("acme", below=True), queue.inspect.explain("acme/b")):
         assert explanation_of_pause.reason == "paused"
         assert "acme, with all below it, is paused by tester: no money" in explanation_of_pause.sentence
-        assert tuple(explanation_of_pause.remedies) == ("airflow-mq queue resume acme",)
+        assert tuple(explanation_of_pause.remedies) == ("airflow-mq queue resume acme --ring test",)
     assert queue.inspect.explain("nobody", below=True).reason == "empty"
 
 

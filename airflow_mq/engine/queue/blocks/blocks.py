@@ -266,8 +266,8 @@ class Blocks:
             return bytes.fromhex(str(block))
         except ValueError:
             raise UnknownBlock(
-                f"invalid block {shown(block, 40, repr)}: expected its number or its token, as `airflow-mq block list` "
-                "prints them"
+                f"invalid block {shown(block, 40, repr)}: expected its number or its token, as "
+                f"`{self.session.cli('block list')}` prints them"
             ) from None
 
     # Reading a block.

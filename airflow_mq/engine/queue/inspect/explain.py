@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import cached_property
 from itertools import chain, takewhile
 from operator import attrgetter
-from shlex import quote
 from typing import Any
 
 from ....words import capitalised, many, when
@@ -35,7 +34,7 @@ from .forecast import Conditions, ForecastBlock, Foresight
 from .messages import first_free, free_items, holders, in_flight
 from .order import ready_books
 from .queues import BudgetState
-from .reasons import CASES, FIXED, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation
+from .reasons import CASES, ERRORS, ONLY_MORE, WAITS_FOR_A_BLOCK, Explanation, Remedy
 from .servicing import IsDagPaused, Servicing, unknown_pause
 
 #: Default number of blocks to forecast.
@@ -76,13 +75,13 @@ class Explainer:
             # A high message that is in flight or set aside does not hide regular ones that wait.
             if not first.address and (found.reason != "empty" or first.reason == "empty"):
                 first = found
-        return _with_last_error(self.unit, self.session.ring_id, first)
+        return _with_last_error(self.unit, self.session, first)
 
     def of_message(self, address: Address) -> Explanation:
         """See `Inspect.explain_message`."""
         found = _Question(self, address.book).of_message(address)
         add = _with_fate if found.reason == "gone" else _with_last_error
-        return add(self.unit, self.session.ring_id, found)
+        return add(self.unit, self.session, found)
 
     @cached_property
     def has_many_newcomers(self) -> bool:
@@ -113,12 +112,12 @@ def _first_below(future: Foresight, group: str, ahead: int) -> str:
     return next((claim.origin for claim in claims if is_below(claim.whose, group)), ready)
 
 
-def _with_last_error(unit: Unit, ring: int, found: Explanation) -> Explanation:
+def _with_last_error(unit: Unit, session: RingSession, found: Explanation) -> Explanation:
     """Add the number of attempts, and the reason for which the last one failed."""
     address = found.address
     if address is None:
         return found
-    events = latest_events(unit, ring, LATEST, LOOKED_AT, origin=address.origin)[0]
+    events = latest_events(unit, session.ring_id, LATEST, LOOKED_AT, origin=address.origin)[0]
     event = next((event for event in events if _has_error(event, address)), None)
     if event is None and not found.attempts:
         return found
@@ -130,14 +129,14 @@ def _with_last_error(unit: Unit, ring: int, found: Explanation) -> Explanation:
         clauses.append(f"it was {error.replace(NOT_TRIED, f'not tried{_in_block(event)}:', 1)}")
     elif error:
         clauses.append(f"the last error: {error}")
-    fixed = [FIXED] if found.attempts and found.reason in WAITS_FOR_A_BLOCK else []
-    remedies = [*found.remedies, *fixed]
+    fixed = Remedy("a processor that succeeds; its errors", session.cli(ERRORS))
+    remedies = [*found.remedies, *[fixed] * (found.attempts > 0 and found.reason in WAITS_FOR_A_BLOCK)]
     return replace(found, sentence=f"{'; '.join(clauses)}.", remedies=remedies, last_error=error)
 
 
-def _with_fate(unit: Unit, ring: int, found: Explanation) -> Explanation:
+def _with_fate(unit: Unit, session: RingSession, found: Explanation) -> Explanation:
     """Add the last event of a message that is gone."""
-    fate = None if found.address is None else last_event(unit, ring, found.address)
+    fate = None if found.address is None else last_event(unit, session.ring_id, found.address)
     if fate is None:
         return found
     more = f" to {fate.detail}" if fate.fate is Fate.TRANSFERRED else ""
@@ -208,9 +207,8 @@ class _Question:
         attempts = 0 if address is None or self.page is None else self.page.note(address.index).attempts
         facts |= {"origin": self.origin, "address": address, "subject": self.subject}
         reason, sentence, remedies = CASES[case]
-        # Commands are copied into shells, and senders choose the names of origins.
-        quoted = {name: quote(str(facts[name])) for name in ("origin", "address", "name") if name in facts}
-        helpful = [remedy.format(**(facts | quoted)) for remedy in remedies]
+        parts = ([part.format(**facts) for part in remedy] for remedy in remedies)
+        helpful = [Remedy(text, self.session.cli(*command) if command else "") for text, *command in parts]
         return Explanation(self.origin, address, reason, sentence.format(**facts), block, helpful, attempts)
 
     def of_queue(self) -> Explanation:
@@ -305,8 +303,8 @@ class _Question:
             sentence = (
                 f"{found.sentence.removesuffix('.')}; its most was used up in block {servicing.at_most[self.name]}."
             )
-            larger = "a larger most, or none: airflow-mq queue set {} --unset most"
-            remedies = [*found.remedies, *(larger.format(quote(name)) for name, _ in self._mosts())]
+            unset = (self.session.cli("queue set", name, "--unset most") for name, _ in self._mosts())
+            remedies = [*found.remedies, *(Remedy("a larger most, or none", command) for command in unset)]
         else:
             return found
         return replace(found, sentence=sentence, remedies=remedies)
@@ -451,9 +449,9 @@ class _Question:
             case = "limit" if reason == "limit" and first and not _is_full(first, weight) else "turn"
         return self._answer(case, behind=behind, weight=weight)
 
-    def _remedies(self, address: Address, reason: str, most: int, first: ForecastBlock | None) -> list[str]:
+    def _remedies(self, address: Address, reason: str, most: int, first: ForecastBlock | None) -> list[Remedy]:
         """Return the changes that bring a message forward, found by forecasts as far as these may go."""
-        remedies: list[str] = []
+        remedies: list[Remedy] = []
         for times in _WIDER:
             if remedies or (first is not None and first.visits * times > self.spare_visits):
                 break
@@ -461,7 +459,7 @@ class _Question:
             remedies += self._if_sooner(f"with a limit of {wider}", address, most, limit=wider)
         for change, conditions in self._changes(reason):
             remedies += self._if_sooner(change, address, most, **conditions)
-        return remedies or [ONLY_MORE]
+        return remedies or [Remedy(ONLY_MORE)]
 
     def _changes(self, reason: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield changes that may help, with the conditions of their forecasts."""
@@ -481,11 +479,11 @@ class _Question:
         rows = self.unit.origins.settings(self.session.ring_id, [self.origin, *self._groups()])
         return [(name, most) for name, settings in rows if (most := settings_of(settings).most) is not None]
 
-    def _if_sooner(self, change: str, address: Address, most: int, **conditions: Any) -> list[str]:
+    def _if_sooner(self, change: str, address: Address, most: int, **conditions: Any) -> list[Remedy]:
         """Return a change as a remedy if one of the next `most` blocks then takes a message."""
         for block in Foresight(self.session, self.unit, replace(self.conditions, **conditions)).blocks(most):
             if block.verdict(address) == "processed":
-                return [f"{change}, it runs in block {block.number} from now"]
+                return [Remedy(f"{change}, it runs in block {block.number} from now")]
             self.spare_visits -= block.visits
             if self.spare_visits <= 0:
                 break

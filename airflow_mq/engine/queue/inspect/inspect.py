@@ -569,7 +569,7 @@ class Inspect:
         """
         with self._store.reading() as unit:
             of = check_text(of, "a tenant", MOST_ORIGIN_BYTES)
-            return read_bill(unit, self._ring_id, self._session.ring, of, month)
+            return read_bill(unit, self._session, of, month)
 
     def fits(self, processor: str | None = None) -> list[measures.Fit]:
         """Return the weights fitted to measured use, per processor and origin."""

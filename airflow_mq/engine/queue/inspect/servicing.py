@@ -23,6 +23,7 @@ from ...store.unit import Unit
 from ..servers import Server, ledger_pages, server_of, servers_of
 from ..values import Paused, moment
 from .queues import QueueState
+from .reasons import Remedy
 
 #: Returns whether the DAG of a server is paused; None if that is unknown.
 IsDagPaused = Callable[[Server], bool | None]
@@ -37,7 +38,7 @@ _PATIENCE, _LEAST_PATIENCE = 1.5, 60.0
 _UNKNOWN_INTERVAL = 600.0
 _NEVER = "No block has ever serviced this ring."
 _FORGOTTEN = "No block has serviced this ring within its kept history."
-_NO_SERVER = "a DAG with block(), or a worker: airflow-mq service --help"
+_NO_SERVER = Remedy("a DAG with block(), or a worker", "airflow-mq service --help")
 
 
 def unknown_pause(server: Server) -> bool | None:
@@ -50,7 +51,7 @@ class Overdue:
     """A plan or a service that should have come."""
 
     sentence: str
-    remedy: str
+    remedy: Remedy
     #: Whether nothing has serviced the ring yet, but its message is so young that someone may still be setting it up.
     is_new: bool = False
     #: The sentence as a few words, for a column.
@@ -231,9 +232,9 @@ class Servicing:
             False: f"DAG {dag} is not paused: look at its latest runs.",
             None: f"Is DAG {dag} paused?",
         }[state]
-        remedy = f"the runs of DAG {dag}" if state is False else f"airflow dags unpause {quote(dag)}"
+        fix = Remedy(f"the runs of DAG {dag}") if state is False else Remedy("", f"airflow dags unpause {quote(dag)}")
         brief = look.removesuffix(".") if state else brief
-        return Overdue(f"No block{whose} has been planned {since}. {look}", remedy, brief=brief)
+        return Overdue(f"No block{whose} has been planned {since}. {look}", fix, brief=brief)
 
 
 def _at_most(unit: Unit, ring: int, servers: Iterable[Server], paths: bool) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "react";
 
-import { remedy } from "../commands";
+import type { Remedy as Suggested } from "../types";
 
 export function Command({ children: text }: { children: string }) {
   const [result, setResult] = useState<"" | "Copied" | "Select and copy it yourself">("");
@@ -27,12 +27,11 @@ export function Command({ children: text }: { children: string }) {
 }
 
 /** A suggestion of the server, with its command if it has one. */
-export function Remedy({ text, conn, ring }: { text: string; conn: string; ring?: string }) {
-  const found = remedy(text, { conn, ring });
+export function Remedy({ text, command }: Suggested) {
   return (
     <>
-      {found.text && <span className="sentence">{found.text}</span>}
-      {found.command && <Command>{found.command}</Command>}
+      {text && <span className="sentence">{text}</span>}
+      {command && <Command>{command}</Command>}
     </>
   );
 }

@@ -37,13 +37,12 @@ function next(time: string | null, now: number): string {
 }
 
 export function OverdueNotices({ overview }: { overview: Overview }) {
-  const here = useHere();
   // Without any block, the line above shows that.
   if (!overview.served.ever) return null;
   return overview.overdue.map(({ sentence, remedy }) => (
     <Notice key={sentence} kind="bad">
       <p className="sentence">{localised(sentence)}</p>
-      <Remedy text={remedy} conn={here.conn} ring={here.ring} />
+      <Remedy {...remedy} />
     </Notice>
   ));
 }

@@ -108,7 +108,6 @@ function Nothing({ origin }: { origin: string }) {
 }
 
 function Why({ queue }: { queue: QueueDetail }) {
-  const here = useHere();
   const { remedies } = queue.explain;
   return (
     <section className="card" aria-label="Why it is waiting">
@@ -119,8 +118,8 @@ function Why({ queue }: { queue: QueueDetail }) {
           <h4>What would change that</h4>
           <ul>
             {remedies.map((one) => (
-              <li key={one}>
-                <Remedy text={one} conn={here.conn} ring={here.ring} />
+              <li key={one.text + one.command}>
+                <Remedy {...one} />
               </li>
             ))}
           </ul>
