@@ -309,7 +309,9 @@ def _amount(name: str, value: object) -> object:
 
 
 def _held(one: Footprint) -> str:
-    return f"{many(one.count, 'message')}, {one.size:,} bytes, {many(one.pages, 'page')} ({one.ready_pages:,} ready)"
+    return (
+        f"{many(one.count, 'message')}, {many(one.size, 'byte')}, {many(one.pages, 'page')} ({one.ready_pages:,} ready)"
+    )
 
 
 QUEUE = Group(

@@ -37,7 +37,7 @@ def facts(look: Look) -> Iterator[tuple[str, str]]:
     backlog, servicing = look.backlog, look.servicing
     held = f"{many(backlog.messages, 'message')} ({words.size(backlog.size)}) in {many(backlog.queues, 'queue')}"
     held += "" if backlog.age is None else f", the oldest for {span(backlog.age)}"
-    yield "backlog", held + (f"; {backlog.delayed:,} more are delayed" if backlog.delayed else "")
+    yield "backlog", held + (f"; {backlog.delayed:,} delayed" if backlog.delayed else "")
     paused = f"; {many(len(look.pauses), 'pause')}" if look.pauses else ""
     yield "in flight", f"{many(look.in_flight, 'message')}; {backlog.set_aside:,} set aside{paused}"
     skipped = Counter(state.skipped for state in look.queues if state.skipped)

@@ -24,10 +24,7 @@ from airflow_mq.observe.task import TaskObserver
 GivenWeight: TypeAlias = "Weight | Sequence[float] | Mapping[str, float] | str | None"
 
 #: Warning about messages that no outcome was reported for.
-RETURNED = (
-    "%s returned without an outcome, and will be tried again: `airflow-mq message events --name Returned` and "
-    "`airflow-mq status` show why."
-)
+RETURNED = "%s returned without an outcome, and will be tried again: `%s` shows why."
 
 #: Text of None, a list, a mapping, a set and a tuple; a mapping of JSON begins otherwise.
 _MADE_TEXT = re.compile(r"None|\[.*\]|\{'.*\}|\(['\d].*,.*\)", re.DOTALL)

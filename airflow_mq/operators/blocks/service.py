@@ -83,7 +83,7 @@ class Servicing(Observed):
             many(serviced.origins, "queue"), outcomes(vars(serviced)), weight(serviced.weight), weight(most),
         )  # fmt: skip
         if serviced.returned:
-            self.log.warning(RETURNED, many(serviced.returned, "message"))
+            self.log.warning(RETURNED, many(serviced.returned, "message"), queue.session.cli("message events --latest"))
         return serviced
 
     def process_here(

@@ -165,7 +165,7 @@ class SettleBlockOperator(QueueOperator):
         summary = summary_of(planned, result)
         self.log.info("%s", readable(summary))
         if result.returned:
-            self.log.warning(RETURNED, many(result.returned, "message"))
+            self.log.warning(RETURNED, many(result.returned, "message"), queue.session.cli("message events --latest"))
         observed.settled(result, summary)
         return summary
 

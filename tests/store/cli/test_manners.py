@@ -327,7 +327,9 @@ def test_commands_that_answers_suggest_quote_the_names_of_senders(mq: Terminal) 
 
 
 def test_commands_that_answers_suggest_work_with_names_that_begin_with_a_dash(mq: Terminal) -> None:
-    mq("enqueue", "--", "-rf", "1", "2")
+    mq("enqueue", "--", "-rf", "1")
+    assert "1 message, 1 byte, 1 page" in mq("queue", "show", "--", "-rf").out
+    mq("enqueue", "--", "-rf", "2")
     answers = [mq(*words, "--", "-rf").out for words in (["queue", "pause"], ["explain"], ["queue", "show"])]
     answers += [mq("admin", "set-aside-queue", "--", "-rf").out, mq("explain", "--", "-rf:0:1").out]
     lines = [line for line in "".join(answers).splitlines() if "airflow-mq " in line]

@@ -57,7 +57,7 @@ def test_what_waits_and_what_is_skipped(mq: Terminal, queue: MessageQueue) -> No
     queue.enqueue_message("later", b"x", not_before=timedelta(hours=1))
     queue.admin.pause("o3", "their API is down")
     told = mq("status").out
-    assert "28 messages (280 B) in 7 queues" in told and "1 more are delayed" in told and "1 pause" in told
+    assert "28 messages (280 B) in 7 queues" in told and "; 1 delayed" in told and "1 pause" in told
     assert "1 of the first 7 queues: 1 paused" in told and "Paused: their API is down" in told
     assert " o4 " in told and " o5 " not in told, "the first five queues"
     assert "airflow-mq explain ORIGIN" in told and "airflow-mq queue list --sort oldest" in told
