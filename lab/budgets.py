@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_464),
-    "lines of store": Budget(9_073),
-    "lines of queue": Budget(11_766),
-    "lines of the engine": Budget(28_303, 19_500),
-    "lines of the command line": Budget(5_927),
-    "lines of the package": Budget(51_684, 38_000),
+    "lines of rules": Budget(7_465),
+    "lines of store": Budget(9_075),
+    "lines of queue": Budget(11_794),
+    "lines of the engine": Budget(28_334, 19_500),
+    "lines of the command line": Budget(5_914),
+    "lines of the package": Budget(51_708, 38_000),
     "lines of SQL without migrations": Budget(1_879, 1_700),
     "named statements": Budget(173, 140),
     "statements that read the inbox": Budget(19, 8),
