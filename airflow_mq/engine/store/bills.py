@@ -46,10 +46,10 @@ class Bills(Repository):
 
     def last(self, ring: int) -> BillDay | None:
         """Return the last closed day."""
-        return next((BillDay(*row) for row in self.unit.rows("last_bill_day", ring=ring)), None)
+        return next(iter(self.days(ring, None)), None)
 
-    def days(self, ring: int, first: int = 0, stop: int = LATEST // DAY, limit: int = 1 << 30) -> list[BillDay]:
-        """Return closed days in order, from a day to before another."""
+    def days(self, ring: int, first: int | None = 0, stop: int = LATEST // DAY, limit: int = 1 << 30) -> list[BillDay]:
+        """Return closed days in order, from a day to before another; without a first one, the last day of all."""
         rows = self.unit.rows("bill_days", ring=ring, first=first, stop=stop, limit=limit)
         return [BillDay(*row) for row in rows]
 

@@ -47,14 +47,12 @@ INSERT INTO {s}bill_day (ring, day, last, before, root, leaves) VALUES (:ring, :
 -- Write what the bills of a day contain.
 INSERT INTO {s}bill_leaf {rows ring, day int, tenant text[], place int[], salt bytea[], path bytea[], data bytea[]}
 
--- name: last_bill_day
--- Return the last closed day.
-SELECT b.day, b.last, b.before, b.root, b.leaves FROM {s}bill_day b WHERE b.ring = :ring ORDER BY b.day DESC LIMIT 1
-
 -- name: bill_days
--- Return closed days in order, from a day to before another.
+-- Return closed days in order, from a day to before another; without a first one, the last day of all.
 SELECT b.day, b.last, b.before, b.root, b.leaves FROM {s}bill_day b
-WHERE b.ring = :ring AND b.day >= :first AND b.day < :stop ORDER BY b.day LIMIT :limit
+WHERE b.ring = :ring AND b.day < :stop
+  AND b.day >= coalesce(CAST(:first AS int), (SELECT max(l.day) FROM {s}bill_day l WHERE l.ring = :ring))
+ORDER BY b.day LIMIT :limit
 
 -- name: bill_leaves
 -- Return what the bills of a tenant contain, from a day to before another.
