@@ -90,17 +90,15 @@ class Origins(Repository):
         given = {"settings": as_json(settings), "guaranteed": guaranteed, "quota": quota}
         self.unit.run("set_setting", ring=ring, origin=origin, **given)
 
-    def quotas(self, ring: int, paths: Sequence[str]) -> dict[str, int]:
-        """Return the quotas of those of these queues and groups that have one."""
-        return dict(self.unit.rows("quotas", {"origin": paths}, ring=ring))
+    def quotas(self, ring: int, paths: Sequence[str] | None = None) -> dict[str, int]:
+        """Return the quotas of those of these queues and groups that have one, or of all."""
+        rows = self.all_settings(ring) if paths is None else self.settings(ring, paths)
+        quotas = ((name, settings_of(stored).quota) for name, stored in rows)
+        return {name: quota for name, quota in quotas if quota is not None}
 
     def settings(self, ring: int, origins: Sequence[str]) -> list[tuple[str, Any]]:
         """Return the settings of these origins and groups."""
         return self.unit.rows("settings", {"origin": origins}, ring=ring)
-
-    def with_quota(self, ring: int) -> list[str]:
-        """Return the queues and groups with a quota."""
-        return sorted(name for name, stored in self.all_settings(ring) if settings_of(stored).quota is not None)
 
     def all_settings(self, ring: int) -> list[tuple[str, Any]]:
         """Return the settings of all origins and groups."""

@@ -171,7 +171,7 @@ def test_a_queue_without_a_quota_checks_nothing(make_queue: Any) -> None:
     queue.enqueue_message("b", b"1")
     queue.enqueue_messages("b", [b"1", b"2"])
     queue.store.probe = None
-    assert not {"quotas", "held", "fullness", "last_id"} & set(seen)
+    assert not {"settings", "held", "fullness", "last_id"} & set(seen)
 
 
 def test_an_open_sender_notices_a_quota(make_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:

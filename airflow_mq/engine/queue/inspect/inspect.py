@@ -170,7 +170,7 @@ class Inspect:
         """Return how full queues and groups with a quota are: those of these origins; by default, all."""
         with self._session.store.reading() as unit:
             config = self._session.remember_config(unit.rings.named(self._session.ring).config)
-            names = unit.origins.with_quota(self._ring_id) if origins is None else map(check_origin, origins)
+            names = sorted(unit.origins.quotas(self._ring_id)) if origins is None else map(check_origin, origins)
             sizes = dict.fromkeys(names, 0)
             return self._session.store.fullness(unit, self._ring_id, sizes, has_paths=config.paths) if sizes else []
 

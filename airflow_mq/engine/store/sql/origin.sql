@@ -60,11 +60,6 @@ INSERT INTO {s}setting (ring, origin, settings, guaranteed, quota)
 VALUES (:ring, :origin, {json settings}, :guaranteed, :quota)
 ON CONFLICT (ring, origin) DO UPDATE SET {set excluded settings, guaranteed, quota}
 
--- name: quotas
--- Return the quotas of these queues and groups.
-SELECT t.origin, t.quota FROM {each origin text[]}
-JOIN {s}setting t ON t.ring = :ring AND t.origin = w.origin AND t.quota IS NOT NULL
-
 -- name: fullness (postgres)
 -- Return how full the queues and groups with a quota are to which messages of these books and sizes go.
 SELECT f.path, f.quota, f.stored, f.coming, f.uncut FROM {s}fullness(:ring, :names::text[], :sizes::int8[]) f

@@ -94,7 +94,7 @@ def _check_quotas(session: RingSession, unit: Unit, sizes: Counter[str]) -> Iter
     """Check that what quotas count, from sums of inbox rows, is what their queues store."""
     for _, row in unit.inbox.delayed(session.ring_id, -LATEST, 0, LATEST):
         sizes[row.origin] += row.stored
-    paths, limited = session.config.paths, dict.fromkeys(unit.origins.with_quota(session.ring_id), 0)
+    paths, limited = session.config.paths, dict.fromkeys(sorted(unit.origins.quotas(session.ring_id)), 0)
     for state in session.store.fullness(unit, session.ring_id, limited, has_paths=paths) if limited else ():
         stored = sum(size for name, size in sizes.items() if state.path in paths_of(name, paths))
         if state.stored != stored:
