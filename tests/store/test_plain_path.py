@@ -88,7 +88,7 @@ def test_a_service(queue: MessageQueue, kind: str) -> None:
     assert statements(queue, lambda: queue.service_queues(lambda delivery: None, slice_seconds=600)) == " ".join([
         HOLD[kind], "take_lease commit committed", WALK, "books inbox_rows", "news_by_id",
         HOLD[kind], "delete_page delete_inbox_rows inbox_between save_book", EVENT[kind],
-        "save_state", ROUND[kind], "drop_lease commit committed",
+        "save_state", ROUND[kind], "change_lease commit committed",
     ])  # fmt: skip
 
 

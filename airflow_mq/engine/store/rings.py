@@ -85,11 +85,11 @@ class Rings(Repository):
 
     def renew_lease(self, ring: int, token: bytes, until: int) -> None:
         """Extend a lease, also an expired one, unless another process took the ring since."""
-        self.unit.put("renew_lease", ring=ring, token=token, until=until)
+        self.unit.put("change_lease", ring=ring, token=token, next=token, until=until, holder=None)
 
     def drop_lease(self, ring: int, token: bytes | None, holder: str = "") -> None:
         """End a lease, unless another process took the ring since; name its holder if that did not end it itself."""
-        self.unit.put("drop_lease", ring=ring, token=token, holder=holder)
+        self.unit.put("change_lease", ring=ring, token=token, next=None, until=0, holder=holder)
 
     def latest_id(self) -> int:
         """Return the last id drawn in the store."""

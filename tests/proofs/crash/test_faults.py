@@ -402,7 +402,7 @@ def test_unreleased_lease_blocks_only_other_queues(store_uri: str, lost: str) ->
         def lose(statement: str) -> None:
             if lost == "the lease's commit" and statement == "committed":
                 raise CommitInDoubt()
-            if lost == "its release" and statement in ("save_state", "drop_lease"):
+            if lost == "its release" and statement in ("save_state", "change_lease"):
                 raise StoreUnreachable("the store is gone")
 
         queue.store.probe = lose

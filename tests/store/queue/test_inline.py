@@ -127,7 +127,7 @@ def test_crash_leaves_the_message_queued(queue: MessageQueue) -> None:
         if name == point:
             raise Killed
 
-    for point in ("take_lease", "save_book", "drop_lease"):
+    for point in ("take_lease", "save_book", "change_lease"):
         queue.service_queues(lambda delivery: None)
         queue.store.probe = fail
         with pytest.raises(Killed):

@@ -156,13 +156,11 @@ WHERE {part newest} AND {part without_disk}
 -- Ask the process that leases a ring to give the lease back. Requires the ring lock. The process that waits repeats this.
 UPDATE {s}ring_state SET lease_wanted = true WHERE {part newest} AND {part without_disk}
 
--- name: renew_lease
--- Extend the lease of a ring, if the process still has it.
-UPDATE {s}ring_state SET lease_until = :until WHERE {part newest} AND lease_token = :token
-
--- name: drop_lease
--- End the lease of a ring, if the process still has it. A holder that did not end it itself stays named.
-UPDATE {s}ring_state SET lease_token = NULL, lease_until = 0, lease_holder = :holder WHERE {part newest} AND lease_token = :token
+-- name: change_lease
+-- Extend the lease of a ring, or end it, which leaves no next token, if the process still has it. A holder that did not end
+-- it itself stays named.
+UPDATE {s}ring_state SET lease_token = :next, lease_until = :until, lease_holder = coalesce(:holder, lease_holder)
+WHERE {part newest} AND lease_token = :token
 
 -- name: count_ends
 -- Change the number of recorded ends that are to be applied. Requires the ring lock.
