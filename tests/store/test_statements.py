@@ -213,7 +213,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "insert_blob": {"hash": "new", "size": 5, "upload": 20_077, "lost": 5},
     "hold_blob": {"id": LATE, "hash": HASHES[0], "until": LATE},
     "release_blobs": {"inbox_row": IDS, "place": [0] * len(IDS)},
-    "past_uses": {"limit": 100},
+    "lock_blobs": {"limit": 100},
     "blob": {"hash": HASHES[0]},
     "blobs": {"after": HASHES[0], "limit": 100, "counted": True},
     "insert_posted": {

@@ -370,11 +370,11 @@ def sweep(store: AnyStore, most: int = SWEPT) -> int:
 def _delete_unused(store: AnyStore) -> int | None:
     """Delete some unused blobs; return their number, or `None` if there are no more that can be deleted now."""
     with store.loose() as unit:
-        hashes = unit.payloads.past_uses(unit.now(), SWEPT)
-    if not hashes:
-        return None
+        # Mostly there are none, and then this waits for no other writer.
+        if not unit.payloads.locked(unit.now(), SWEPT):
+            return None
     with store.writing() as unit:
-        locked = unit.payloads.locked(hashes)
+        locked = unit.payloads.locked(unit.now(), SWEPT)
         # Read uses only after locking the blobs, so that new uses count.
         uploads = unit.payloads.delete_unused(locked, unit.now())
         for upload in uploads:

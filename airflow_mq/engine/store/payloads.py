@@ -113,13 +113,9 @@ class Payloads(Repository):
         """Return every use by inbox row and place: the hash, the end of a hold, and whether the row exists."""
         return {(row_id, place): (*use,) for row_id, place, *use in self.unit.rows("all_uses")}
 
-    def past_uses(self, now: int, limit: int) -> list[str]:
-        """Return blobs with a use that has ended."""
-        return [hash_ for (hash_,) in self.unit.rows("past_uses", now=now, limit=limit)]
-
-    def locked(self, hashes: Sequence[str]) -> list[str]:
-        """Lock and return those of these blobs that no transaction is about to use."""
-        return [hash_ for (hash_,) in self.unit.rows("lock_blobs", {"hash": hashes})]
+    def locked(self, now: int, limit: int) -> list[str]:
+        """Lock and return blobs with a use that has ended, and that no transaction is about to use."""
+        return [hash_ for (hash_,) in self.unit.rows("lock_blobs", now=now, limit=limit)]
 
     def delete_unused(self, hashes: Sequence[str], now: int) -> list[int]:
         """Delete the ended uses of locked blobs, and the blobs that have none left; return their uploads."""

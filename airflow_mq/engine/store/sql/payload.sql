@@ -54,15 +54,13 @@ UPDATE {s}blob_use AS d SET until = 0
 FROM {each inbox_row bigint[], place int[]}
 WHERE d.inbox_row = w.inbox_row AND d.place = w.place AND (d.until IS NULL OR d.until > 0)
 
--- name: past_uses
--- Return blobs with a use that has ended.
-SELECT DISTINCT p.hash FROM (
-    SELECT u.hash FROM {s}blob_use u WHERE u.until <= :now ORDER BY u.until, u.hash LIMIT :limit
-) AS p
-
 -- name: lock_blobs
--- Return which of these blobs the sweep may delete: no transaction is about to use them.
-SELECT b.hash FROM {s}blob b WHERE b.hash IN (SELECT w.hash FROM {each hash text[]}) {part for_update}
+-- Return blobs with a use that has ended, which the sweep may delete: no transaction is about to use them.
+SELECT b.hash FROM {s}blob b WHERE b.hash IN (
+    SELECT p.hash FROM (
+        SELECT u.hash FROM {s}blob_use u WHERE u.until <= :now ORDER BY u.until, u.hash LIMIT :limit
+    ) p
+) {part for_update}
 
 -- name: delete_past_uses
 -- Delete the ended uses of locked blobs.
