@@ -32,14 +32,6 @@ class SchemaStatus:
             return "current"
         return "older" if self.version < self.expected else "newer"
 
-    @property
-    def unreleased(self) -> str:
-        """The error for an unreleased store."""
-        return (
-            f"an unreleased airflow-mq made this store (schema version {self.version}), and no release reads it; "
-            "drain it with that version, and start a new store"
-        )
-
     def require(self) -> None:
         """Raise the error for the state of the schema, unless it is current."""
         facts = f"the store has schema version {self.version}, this client expects {self.expected}"
@@ -48,7 +40,10 @@ class SchemaStatus:
         if self.state == "missing":
             raise SchemaMissing()
         if self.state == "unreleased":
-            raise SchemaTooOld(self.unreleased)
+            raise SchemaTooOld(
+                f"an unreleased airflow-mq made this store (schema version {self.version}), and no release reads it; "
+                "drain it with that version, and start a new store"
+            )
         if self.state == "older":
             raise SchemaTooOld(f"{facts}; run `airflow-mq store upgrade`")
         if self.state == "newer":
