@@ -33,15 +33,6 @@ PARCEL_ROWS, PARCEL_BYTES = 1_024, 8 << 20
 RowIds: TypeAlias = "Mapping[str, Sequence[int]]"
 
 
-class AttributesRow(NamedTuple):
-    """Attributes that a sender set on the messages of an inbox row."""
-
-    origin: str
-    id: int
-    attributes: bytes
-    is_delayed: bool
-
-
 class StoredBytes(NamedTuple):
     """The place of a message's bytes in an inbox row."""
 
@@ -149,9 +140,9 @@ class Inbox(Repository):
         newest, set_aside, due = self.unit.rows("pulse", ring=ring)[0]
         return newest, set_aside, due
 
-    def with_blobs(self, ring: int) -> list[AttributesRow]:
-        """Return rows that refer to external payloads, delayed ones included."""
-        return [AttributesRow(*row) for row in self.unit.rows("blob_rows", ring=ring)]
+    def with_blobs(self, ring: int) -> list[tuple[str, int, bytes, bool]]:
+        """Return origin, id and attributes of rows that refer to external payloads, and whether they are delayed."""
+        return self.unit.rows("blob_rows", ring=ring)
 
     # Writes.
 

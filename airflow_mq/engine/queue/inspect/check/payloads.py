@@ -10,7 +10,6 @@ from ....rules.page import PROCESSED
 from ....store import codec
 from ....store.attributes import StoredAttributes
 from ....store.blobs import stored_file
-from ....store.inbox import AttributesRow
 from ....store.payloads import BlobRow
 from ....store.unit import Unit
 from ...session import RingSession
@@ -27,13 +26,13 @@ def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> It
     """
     uses = unit.payloads.uses()
     rows = unit.inbox.with_blobs(session.ring_id)
-    live = _named(row for row in rows if row.is_delayed)
-    for origin in {row.origin for row in rows}:
-        own = [row for row in rows if row.origin == origin and not row.is_delayed]
+    live = _named((id_, attributes) for _, id_, attributes, is_delayed in rows if is_delayed)
+    for origin in {origin for origin, *_ in rows}:
+        own = [(id_, attributes) for name, id_, attributes, is_delayed in rows if name == origin and not is_delayed]
         live.update(_still_there(session, unit, origin, own))
     blobs = unit.payloads.blobs(0, counted=True)
     yield from _check_references(live, uses, {blob.hash for blob in blobs})
-    ours = {row.id for row in rows}
+    ours = {id_ for _, id_, *_ in rows}
     yield from _check_uses(uses, live, ours)
     for blob in blobs:
         yield from _check_bytes(session, unit, blob, missing)
@@ -57,17 +56,17 @@ def confirm_missing(session: RingSession, missing: dict[str, str]) -> Iterator[V
             yield Violation(f"payload {blob.hash}", f"its file {blob.path} is missing")
 
 
-def _named(rows: Iterable[AttributesRow]) -> dict[Place, str]:
-    """Return the messages of inbox rows that refer to payloads, with the hashes."""
+def _named(rows: Iterable[tuple[int, bytes]]) -> dict[Place, str]:
+    """Return the messages of inbox rows that refer to payloads, with the hashes, by the ids and attributes of rows."""
     found: dict[Place, str] = {}
-    for _, id_, attributes, _ in rows:
+    for id_, attributes in rows:
         with codec.reading("attributes of inbox rows"):
             for place, reference in StoredAttributes(bytes(attributes)).blobs.items():
                 found[id_, int(place)] = reference.partition(":")[0]
     return found
 
 
-def _still_there(session: RingSession, unit: Unit, origin: str, rows: list[AttributesRow]) -> dict[Place, str]:
+def _still_there(session: RingSession, unit: Unit, origin: str, rows: Iterable[tuple[int, bytes]]) -> dict[Place, str]:
     """Return the unprocessed messages of inbox rows that refer to payloads, with the hashes."""
     working_set = session.stored_working_set(unit)
     working_set.book(origin)
