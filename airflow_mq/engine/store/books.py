@@ -86,11 +86,6 @@ class Books(Repository):
         twice = sum(row.stored for row in Inbox(self.unit).heads(ring, ahead)) if ahead else 0
         return sum(size for _, size, *_ in rows) - twice, sum(uncut for _, _, uncut, *_ in rows)
 
-    def add_up(self, ring: int, names: Sequence[str], step: int) -> None:
-        """Write sums of the inbox rows of these queues, and delete those that no check reads any more."""
-        self.unit.run("add_up", {"origin": names}, ring=ring, step=step)
-        self.unit.run("forget_sums", {"origin": names}, ring=ring)
-
     def forget_deficits(self, ring: int) -> None:
         """Reset the deficits of all books."""
         self.unit.run("forget_deficits", ring=ring)

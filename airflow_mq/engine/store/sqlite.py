@@ -301,7 +301,9 @@ class SqliteStore(Store[FileConnection]):
         return True
 
     def add_up(self, unit: Unit, ring: int, names: Iterable[str], step: int) -> None:
-        unit.books.add_up(ring, list(names), step)
+        wanted = {"origin": list(names)}
+        unit.run("add_up", wanted, ring=ring, step=step)
+        unit.run("forget_sums", wanted, ring=ring)
 
     def fullness(self, unit: Unit, ring: int, sizes: Mapping[str, int], *, has_paths: bool) -> list[Fullness]:
         quotas = unit.origins.quotas(ring, sorted({path for name in sizes for path in paths_of(name, has_paths)}))
