@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from ..rules.book import BACKOFF, DEFAULT_SETTINGS, IN_FLIGHT, PAUSED, QueueSettings
@@ -297,18 +297,11 @@ def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iter
         if run.fate not in (Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED):
             yield run
             continue
-        last: EventRun | None = None
-        for offset, id_ in enumerate(run.ids):
-            arrival = arrivals.get(Address(run.origin, run.page, run.first + offset))
-            told = run.detail if arrival is None else with_arrival(run.detail, _readable(arrival.at))
-            if last is None or last.detail != told:
-                if last is not None:
-                    yield last
-                last = replace(run, first=run.first + offset, ids=[], weights=[], detail=told)
-            last.ids.append(id_)
-        if last is not None:
-            yield last
-
-
-def _readable(at: int) -> str:
-    return (_EPOCH + timedelta(microseconds=at)).isoformat()
+        found = (arrivals.get(Address(run.origin, run.page, run.first + offset)) for offset in range(len(run.ids)))
+        start = 0
+        for at, alike in groupby(arrival and arrival.at for arrival in found):
+            stop = start + len(list(alike))
+            sent = "" if at is None else (_EPOCH + timedelta(microseconds=at)).isoformat()
+            detail = with_arrival(run.detail, sent) if sent else run.detail
+            yield replace(run.part(start, stop), weights=[], detail=detail)
+            start = stop
