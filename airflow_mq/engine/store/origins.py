@@ -61,14 +61,6 @@ class Origins(Repository):
         """Return paused origins."""
         return [PauseRow(*row) for row in self.unit.rows("paused", ring=ring, now=now)]
 
-    def halted(self, ring: int, now: int, *, origins: bool) -> tuple[list[str], list[str]]:
-        """Return groups that are paused with everything below them, and groups with exhausted buckets.
-
-        :param origins: return origins with exhausted buckets, too
-        """
-        rows = self.unit.rows("halted", ring=ring, now=now, origins=origins)
-        return [name for name, is_exhausted in rows if not is_exhausted], [name for name, found in rows if found]
-
     def buckets(self, ring: int, paths: Sequence[str]) -> list[BucketRow]:
         """Return the stored buckets of these origins and groups."""
         return [BucketRow(*row) for row in self.unit.rows("buckets", {"path": paths}, ring=ring)]

@@ -191,7 +191,8 @@ class Source:
 
         :param origins: return origins with exhausted buckets, too
         """
-        return self.unit.origins.halted(self.ring_id, now, origins=origins)
+        rows = self.unit.rows("halted", ring=self.ring_id, now=now, origins=origins)
+        return [name for name, is_exhausted in rows if not is_exhausted], [name for name, found in rows if found]
 
     # Pages and inbox rows.
 
