@@ -165,7 +165,7 @@ def unpack_slices(data: bytes, most: int = _MOST_NUMBERS) -> Slices:
 def pack_notes(notes: Mapping[int, Note]) -> bytes:
     """Pack the notes of single messages; mostly none."""
     plain = {item: _plain_note(note) for item, note in notes.items() if any(note)}
-    return json.dumps(plain, separators=(",", ":")).encode() if plain else b""
+    return _compact(plain).encode() if plain else b""
 
 
 def _plain_note(note: Note) -> Sequence[object]:
@@ -282,7 +282,7 @@ def pack_claim(claim: Claim) -> bytes:
     if claim.processor:
         plain["processor"] = claim.processor
     plain["runs"] = runs
-    return json.dumps(plain, separators=(",", ":")).encode()
+    return _compact(plain).encode()
 
 
 def _plain_decision(item: int, decision: Decision) -> list[object]:
@@ -405,7 +405,7 @@ def pack_ledger(
 
 
 def _squeeze(value: object) -> bytes:
-    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1)
+    return zlib.compress(_compact(value).encode(), 1)
 
 
 @reading("a page of the ledger")
