@@ -106,7 +106,7 @@ def doctor(session: Session, args: Namespace) -> bool:
 def check(session: Session, args: Namespace) -> bool:
     """Check everything that is stored, and print every violation.
 
-    Writes nothing. Exit code 1 if there are any violations.
+    Writes nothing, and reads the sizes of external payloads only. Exit code 1 if there are any violations.
     """
     with session.queue() as queue, session.out.progress("checking") as tell:
         found = queue.check(lambda done, of: tell(f"{done:,} of {of:,} queues", done / of))

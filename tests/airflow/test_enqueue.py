@@ -239,11 +239,12 @@ def test_a_folder_that_cannot_be_read_is_reported(
     landing = tmp_path / "in"
     (landing / "acme/deep").mkdir(parents=True)
     (landing / "closed").mkdir()
+    (landing / "lost+found").mkdir()
     for name in ("acme/1.csv", "acme/deep/2.csv", "closed/3.csv"):
         (landing / name).write_text(name)
     # Root may read any folder.
     scandir, lexists = os.scandir, os.path.lexists
-    monkeypatch.setattr(os, "access", lambda path, rights: "closed" not in str(path))
+    monkeypatch.setattr(os, "access", lambda path, rights: not {"closed", "lost+found"} & set(Path(path).parts))
     monkeypatch.setattr(os, "scandir", lambda path: scandir("/dev/null" if "closed" in str(path) else path))
     monkeypatch.setattr(os.path, "lexists", lambda path: "closed" not in str(path) and lexists(path))
     for pattern in ("closed/*.csv", "closed/3.csv", "closed/**"):

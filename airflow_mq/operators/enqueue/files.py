@@ -118,8 +118,8 @@ def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
         raise AirflowException(f"folder cannot be read: {root!r}, of files={pattern!r}: check its permissions")
     place, links = LocalPlace(root or "."), 0
     for below in _folders(place, rest):
-        # It and all below it is left out without an error.
-        if not os.access(os.path.join(place.folder, below), rights):
+        # The search leaves it out without an error. A disk's own folder holds no file of a sender.
+        if below != "lost+found/" and not os.access(os.path.join(place.folder, below), rights):
             log.warning("%s: cannot read the folder %s", pattern, ascii(below))
     for below in sorted(glob.glob(rest, root_dir=place.folder, recursive=True)):
         path = os.path.join(root, below)
