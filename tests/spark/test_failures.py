@@ -21,6 +21,7 @@ from airflow_mq.spark.frames import Shares, run_frames
 from airflow_mq.spark.share import run_share
 from airflow_mq.spark.store_side import StoreChannel, StoreSide, run_in_place, tasks_of, terms_of
 from airflow_mq.spark.tables import answers_in, read_outcome
+from tests.spark.conftest import ROOT
 
 MakeRing = Callable[..., MessageQueue]
 CANARY = "canary-7319"
@@ -260,6 +261,17 @@ def test_a_dataframe_that_fails_on_an_executor_names_the_error(
 
     with pytest.raises(ProcessorError, match=f"^processor 'all' failed on its DataFrame: {reason}"):
         run_frames(spark, channel, tasks, terms, part, lambda _: True)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_documented_dataframe_rejects_what_is_no_number(spark: Any) -> None:
+    page = (ROOT / "docs" / "processing.md").read_text()
+    names: dict[str, Any] = {}
+    exec(page[page.index("def totals(df)") :].partition("```")[0], names)  # noqa: S102 (an example of ours)
+    rows = [("a", "regular", 0, 0, b"1.5"), ("a", "regular", 0, 1, b"many")]
+    frame = spark.createDataFrame(rows, "origin STRING, priority STRING, page BIGINT, item INT, payload BINARY")
+    assert [row.outcome for row in names["totals"](frame).collect()] == [None, "bad"]
 
 
 @pytest.mark.parametrize(
