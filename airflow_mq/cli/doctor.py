@@ -98,7 +98,7 @@ def doctor(session: Session, args: Namespace) -> bool:
     session.out.value({"store": address.safe, "ok": not bad, "findings": found})
     print_findings(session, found)
     session.out.remark(f"{many(bad, 'problem')} found" if bad else "nothing is wrong")
-    session.out.remark("to check what is stored: airflow-mq check")
+    session.out.remark("to check what is stored, ring by ring: airflow-mq check --ring NAME")
     return not bad
 
 
