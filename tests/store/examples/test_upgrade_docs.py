@@ -69,11 +69,13 @@ def check_keys(queue: MessageQueue) -> None:
 
 def test_a_file_goes_back(tmp_path: Path) -> None:
     upgrade_and_go_back(f"sqlite:///{tmp_path / 'queue.db'}", BACK_UP_FILE, GO_BACK_FILE, tmp_path, tmp_path)
+    assert [(tmp_path / name).stat().st_mode & 0o077 for name in ("backup.db", "queue.db")] == [0, 0]
 
 
 @pytest.mark.postgres
 def test_a_schema_goes_back(postgres_server: Server, tmp_path: Path, pg_uri: str) -> None:
     upgrade_and_go_back(pg_uri, BACK_UP, GO_BACK, tmp_path, postgres_server.bindir)
+    assert (tmp_path / "backup.dump").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.postgres
