@@ -248,7 +248,7 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
     now, cli = store_now(queue), queue.session.cli
     again = f"install the latest airflow-mq, and report the error with the output of `{cli('check')}`"
     for block in queue.blocks.each("planned"):
-        named = f"block {block.id} ({block.messages:,} messages)"
+        named = f"block {block.id} ({many(block.messages, 'message')})"
         if block.deadline > now or not (block.messages or queue.blocks.get(block.token).claims):
             continue
         if block.problem:
@@ -257,7 +257,7 @@ def _blocks(queue: MessageQueue) -> Iterator[Finding]:
                 f"{named} cannot be settled: {block.problem}; its messages stay in flight, and other queues go on",
                 f"each plan and `{cli('ring housekeep')}` try again; {again}",
             )
-        else:
+        elif block.state_at(now) == "overdue":
             yield Finding(
                 WRONG,
                 f"{named} is {span((now - block.deadline).total_seconds())} past its deadline; its queues wait for it",

@@ -18,6 +18,17 @@ def test_a_message_is_taken_and_completed(mq: Terminal, queue: MessageQueue) -> 
     assert "two" in mq("message", "next", "acme").out
 
 
+def test_a_message_that_was_completed_in_a_transaction_needs_no_person(mq: Terminal, queue: MessageQueue) -> None:
+    """The next plan, view or service settles it, and nothing waits for it."""
+    mq("enqueue", "acme", "one")
+    token = queue.leases.next()
+    assert token is not None
+    queue.commands(queue.store).complete(token).execute()
+    assert "nothing that was checked needs a person" in mq("status").out
+    assert [row["overdue"] for row in mq.json("block", "list")] == [False]
+    assert "closed" in mq("block", "list").out
+
+
 def test_a_message_is_given_back(mq: Terminal, queue: MessageQueue) -> None:
     mq("enqueue", "acme", "one")
     token = mq.json("message", "next")["token"]
