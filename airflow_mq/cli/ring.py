@@ -190,9 +190,10 @@ def housekeep(session: Session, args: Namespace) -> None:
     to set-aside messages.
     """
     with session.queue() as queue:
+        dead = queue.admin.housekeep()
         done = {
-            "expired_messages": queue.set_aside.expire(),
-            "dead_blocks": queue.admin.housekeep(),
+            "expired_messages": queue.set_aside.expired,
+            "dead_blocks": dead,
             "removed_pages": queue.set_aside.cull() if args.stale_pages else 0,
         }
     session.out.answer(

@@ -127,10 +127,12 @@ class HousekeepingOperator(QueueOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         with self.opened(context) as queue:
+            finished = release_finished(queue, context["ti"], self.log)
+            dead = queue.admin.housekeep()
             counts = {
-                "finished_blocks": release_finished(queue, context["ti"], self.log),
-                "expired_messages": queue.set_aside.expire(),
-                "dead_blocks": queue.admin.housekeep(),
+                "finished_blocks": finished,
+                "expired_messages": queue.set_aside.expired,
+                "dead_blocks": dead,
                 "culled_pages": queue.set_aside.cull() if self.cull else 0,
             }
             metrics.watched(queue)

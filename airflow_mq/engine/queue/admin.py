@@ -198,12 +198,12 @@ class Admin:
         """Release dead blocks, close days, delete expired rows, apply policies; return the number of dead blocks."""
         self.session.refuse_nested()
         dead = self.session.settler.release_dead()
-        self.session.settler.retry_ends()
         try:
+            self.session.settler.retry_ends()
             while self._close_day():
                 pass
         except Busy as error:
-            log.warning("days that are over stay open until the next housekeeping: %s", error)
+            log.warning("ends that failed and days that are over wait for the next housekeeping: %s", error)
         self.session.forget_all_old()
         sweep(self.store, LATEST)
         self._set_asides.expire()

@@ -228,6 +228,8 @@ class SetAsides:
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
+        #: Messages that `expire` has deleted, also as a part of housekeeping.
+        self.expired = 0
 
     def list(
         self,
@@ -386,6 +388,7 @@ class SetAsides:
             seconds = config.set_aside_expires
             why = f"it waited for longer than {seconds:,.0f} seconds"
             count += self._drop(Selection(older_than=seconds), Fate.EXPIRED, why, "policy set_aside_expires")
+        self.expired += count
         return count
 
     def cull(self, why: str = "more stale pages than the ring keeps") -> int:

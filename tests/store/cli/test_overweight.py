@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_mq import MessageQueue, Yield
+from airflow_mq import MessageQueue, Weight, Yield
+from airflow_mq.engine.queue.set_aside import SetAsides
+from airflow_mq.engine.rules.errors import Busy
 from airflow_mq.engine.rules.message import message_id
 from tests.store.cli.conftest import Terminal
 
@@ -133,6 +135,21 @@ def test_they_are_discarded_for_a_reason(mq: Terminal, aside: list[str]) -> None
     events = mq("message", "events", "--name", "Discarded", "--json").lines
     assert len(events) == 3 and "a mistake" in events[0]["detail"]
     assert mq.json("check") == []
+
+
+def test_housekeeping_of_a_ring_in_use_leaves_only_what_needs_the_ring(
+    mq: Terminal, queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service in place may hold the ring for hours."""
+
+    def refuse(self: SetAsides) -> int:
+        raise Busy
+
+    monkeypatch.setattr(SetAsides, "expire", refuse)
+    queue.enqueue_message("acme", b"x")
+    queue.blocks.plan(lease=0, limit=Weight(10, 10))
+    assert "services this ring" in mq("ring", "housekeep", code=3).err
+    assert queue.blocks.list("planned") == []
 
 
 def test_housekeeping_deletes_what_the_ring_keeps_no_longer(mq: Terminal) -> None:
