@@ -145,7 +145,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "id": LATE, "size": 1, "origin": "a", "attributes": b"x", "from_ring": 1, "from_origin": "o00100", "from_id": 77,
         "start": 0,
     },
-    "report": {"token": TOKEN, "data": b"x"},
+    "report": {"token": TOKEN, "data": b"x", "attributes": b""},
     "end_block": {"block": 77, "state": 1, "details": "{}"},
     "record_end": {"block": 77, "number": LATE, "at": 1, "terms": "{}"},
     "ends": {"all": True},

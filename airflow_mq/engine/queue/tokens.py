@@ -20,6 +20,7 @@ from ..store.unit import Unit
 from ..store.working_set import StoredSet
 from .blocks.block import claims_of
 from .blocks.blocks import Blocks
+from .blocks.reports import blobs_of
 from .blocks.settlement import refusal
 from .session import RingSession
 
@@ -137,7 +138,8 @@ def complete_in(unit: Unit, ring: int, token: ReferenceToken, outcome: Outcome |
     row, now, is_live = _row_of(unit, ring, token), unit.now(), True
     if outcome is not None:
         report = [address.book, address.page, address.index, address.index, *codec.plain_outcome(outcome)]
-        is_live = unit.blocks.report(ring, secret, codec.pack_report([report], b""), now)
+        blobs = blobs_of(getattr(outcome, "enqueue", ()))
+        is_live = unit.blocks.report(ring, secret, codec.pack_report([report], b""), blobs, now)
     # Of two that report at the same time, one closes the block.
     if not (is_live and unit.blocks.close(ring, secret, now)):
         raise refusal(unit, ring, secret, f"{'complete' if outcome else 'give back'} a message of")

@@ -176,10 +176,13 @@ class Blocks(Repository):
 
     # Reports.
 
-    def report(self, ring: int, token: bytes, data: bytes, now: int) -> bool:
-        """Write a report to a live block; return whether it is live."""
+    def report(self, ring: int, token: bytes, data: bytes, attributes: bytes, now: int) -> bool:
+        """Write a report to a live block; return whether it is live.
+
+        :param attributes: names the external payloads of messages to be sent, which the report keeps until the block ends
+        """
         drawn = {"id": self.unit.fresh_ids(1)[0]} if self.unit.draws_ids else {}
-        return bool(self.unit.run("report", ring=ring, token=token, data=data, now=now, **drawn))
+        return bool(self.unit.run("report", ring=ring, token=token, data=data, attributes=attributes, now=now, **drawn))
 
     def reports(self, block: int) -> list[bytes]:
         """Return the reports to a block, in order."""

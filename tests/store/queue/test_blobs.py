@@ -39,6 +39,7 @@ from airflow_mq.engine.store.blob_files import BlobFile, by_fsspec
 from airflow_mq.engine.store.blobs import CHUNK, SWEPT, TOGETHER, Upload
 from airflow_mq.engine.store.payloads import Payloads
 from tests.conftest import STORES
+from tests.holding import drop_lease, take_lease
 from tests.postgres_server import Servers
 from tests.proofs.model.clock import Clock
 from tests.store.queue.conftest import Maker, logged_events
@@ -288,6 +289,53 @@ def test_a_hold_of_a_processor_outlasts_its_call(queue: MessageQueue) -> None:
 
     queue.service_queues(process)
     assert found == [LARGE] and queue.check() == []
+
+
+@pytest.mark.parametrize("end", ["settle", "recorded", "dead", "twice"])
+def test_a_payload_that_a_block_sends_is_kept_until_the_block_ends(queue: MessageQueue, clock: Clock, end: str) -> None:
+    queue.admin.change_ring(keep_uploads=1)
+    queue.enqueue_message("in", b"1")
+    block = queue.blocks.plan(lease=100)
+    (batch,) = block.batches()
+    queue.payloads.put(LARGE[1:])
+    for _ in range(2 if end == "twice" else 1):
+        queue.blocks.report(block, [batch.answer(Done(enqueue=[("out", queue.payloads.put(LARGE).reference)]))])
+    clock.advance(10)
+    assert queue.payloads.sweep() == 1
+    token = b"held" * 4
+    if end == "recorded":
+        take_lease(queue.session, token)
+    if end == "dead":
+        clock.advance(100)
+        assert queue.blocks.release_dead() == 1
+    else:
+        assert queue.blocks.settle(block).processed == 1
+    assert queue.payloads.sweep() == 0 and queue.check() == []
+    if end == "recorded":
+        drop_lease(queue.session, token)
+        queue.blocks.plan(origins=["none"])
+    (peeked,) = queue.inspect.peek("out")
+    assert read(queue, peeked) == LARGE
+    assert [(blob.size, blob.references) for blob in queue.payloads.list()] == [(len(LARGE), 1)]
+    assert queue.service_queues(lambda delivery: None).processed == 1
+    assert stored(queue) == {} and queue.check() == []
+
+
+def test_a_payload_that_the_outcome_of_a_token_sends_is_kept_until_it_is_applied(
+    queue: MessageQueue, clock: Clock
+) -> None:
+    queue.admin.change_ring(keep_uploads=1)
+    queue.enqueue_message("in", b"1")
+    token = queue.leases.view("in").try_next()
+    assert token is not None
+    held = queue.payloads.put(LARGE)
+    take_lease(queue.session, b"held" * 4)
+    token.complete(Done(enqueue=[("out", held.reference)]))
+    clock.advance(10)
+    assert queue.payloads.sweep() == 0
+    drop_lease(queue.session, b"held" * 4)
+    queue.blocks.release_dead()
+    assert [read(queue, peeked) for peeked in queue.inspect.peek("out")] == [LARGE] and queue.check() == []
 
 
 def test_unsent_upload_expires(queue: MessageQueue, clock: Clock) -> None:

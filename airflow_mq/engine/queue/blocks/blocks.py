@@ -154,11 +154,11 @@ class Blocks:
         latest attempt (`Report.epoch`).
         """
         raw = self._token(token)
-        data = pack_reports(reports, self.session.config, self.session.permit)
+        data, attributes = pack_reports(reports, self.session.config, self.session.permit)
         if not data:
             return
         with self.store.writing() as unit:
-            if not unit.blocks.report(self.ring_id, raw, data, unit.now()):
+            if not unit.blocks.report(self.ring_id, raw, data, attributes, unit.now()):
                 raise refusal(unit, self.ring_id, raw, "report to")
 
     def mark(self, token: BlockRef, claims: Iterable[Claim], mark: Mark = BEGUN, epoch: int = 0) -> None:

@@ -8,25 +8,34 @@ from typing import Any
 
 from ...rules.config import RingConfig
 from ...rules.errors import InvalidInput
-from ...rules.message import ID_BYTES, check_number, check_origin
+from ...rules.message import ID_BYTES, PLAIN, Posted, check_number, check_origin
 from ...rules.outcome import DONE, Begun, Mark, NotBegun, SendBounds, check_outcome, send_bounds
 from ...rules.patterns import OPEN, Permit
 from ...rules.priority import REGULAR, book_name, check_priority
 from ...rules.service import shortened
 from ...rules.settle import UNTIMED, Answers, Ranges
 from ...store import codec
+from ...store.attributes import pack_attributes
 from ..values import Report
 
 
-def pack_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> bytes:
-    """Return checked reports as they are stored, or nothing: an invalid report would keep its block from settling."""
-    items, bounds = config.heap_size, send_bounds(config, permit)
+def pack_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> tuple[bytes, bytes]:
+    """Return checked reports as they are stored, or nothing: an invalid report would keep its block from settling.
+
+    The second part names the external payloads that the reported messages send.
+    """
+    items, bounds, sent = config.heap_size, send_bounds(config, permit), list[Posted]()
     reports = list(reports)
-    plain = [_plain_report(report, items, bounds) for report in reports]
-    return codec.pack_report(plain, b"".join(report.ids for report in reports)) if plain else b""
+    plain = [_plain_report(report, items, bounds, sent) for report in reports]
+    return codec.pack_report(plain, b"".join(report.ids for report in reports)) if plain else b"", blobs_of(sent)
 
 
-def _plain_report(report: Report, items: int, bounds: SendBounds) -> list[Any]:
+def blobs_of(sent: Iterable[Posted]) -> bytes:
+    """Return the external payloads of messages that a block sends when it ends, as an inbox row names them."""
+    return pack_attributes(PLAIN, [posted.payload for posted in sent])
+
+
+def _plain_report(report: Report, items: int, bounds: SendBounds, sent: list[Posted]) -> list[Any]:
     if not isinstance(report, Report):
         raise InvalidInput(f"invalid report ({type(report).__name__}): expected a Report")
     page, first, last = report.page, report.first, report.last
@@ -45,6 +54,7 @@ def _plain_report(report: Report, items: int, bounds: SendBounds) -> list[Any]:
             f"invalid ids in the report on messages {first} to {last}: expected {ID_BYTES} bytes each, "
             "with the outcome Done()"
         )
+    sent += getattr(outcome, "enqueue", ())
     plain = codec.DONE_WITH_IDS if report.ids else codec.plain_outcome(outcome)
     if report.epoch or report.took != UNTIMED:
         # They come third, so a plain outcome gets an empty second part.

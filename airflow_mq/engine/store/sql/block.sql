@@ -185,8 +185,8 @@ UPDATE {s}claim SET data = :data WHERE block = :block AND seq = :seq
 
 -- name: report
 -- Write a report to a live block.
-INSERT INTO {s}outcome (id, block, data)
-SELECT :id, b.id, :data FROM {s}block b
+INSERT INTO {s}outcome (id, block, data, attributes)
+SELECT :id, b.id, :data, :attributes FROM {s}block b
 WHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline > :now
 
 -- name: report (postgres)
@@ -194,8 +194,8 @@ WHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline > :now
 WITH named AS (
     SELECT b.id, b.ring, b.state, b.deadline FROM {s}block b WHERE b.token = :token FOR KEY SHARE
 )
-INSERT INTO {s}outcome (block, data)
-SELECT n.id, :data FROM named n WHERE n.ring = :ring AND n.state = 0 AND n.deadline > :now
+INSERT INTO {s}outcome (block, data, attributes)
+SELECT n.id, :data, :attributes FROM named n WHERE n.ring = :ring AND n.state = 0 AND n.deadline > :now
 
 -- name: outcomes
 -- Return the reports to blocks, those to each in order.

@@ -92,8 +92,9 @@ FROM {s}blob b JOIN {s}upload u ON u.id = b.upload
 WHERE b.hash > :after ORDER BY b.hash LIMIT :limit
 
 -- name: all_uses
--- Return every use of a blob, and whether its inbox row exists, delayed or not.
+-- Return every use of a blob, and whether its inbox row exists, delayed or not, or its report.
 SELECT u.inbox_row, u.place, u.hash, u.until,
        EXISTS (SELECT 1 FROM {s}inbox m WHERE m.id = u.inbox_row)
        OR EXISTS (SELECT 1 FROM {s}delayed d WHERE d.id = u.inbox_row)
+       OR EXISTS (SELECT 1 FROM {s}outcome o WHERE o.id = u.inbox_row)
 FROM {s}blob_use u

@@ -265,7 +265,9 @@ CREATE INDEX claim_by_origin ON {s}claim (ring, origin, block);
 CREATE TABLE {s}outcome (
     id bigint PRIMARY KEY DEFAULT pg_catalog.nextval('{s}id_seq'::pg_catalog.regclass),
     block bigint NOT NULL,
-    data bytea NOT NULL
+    data bytea NOT NULL,
+    -- Names the external payloads of messages that the block sends when it ends, as in an inbox row.
+    attributes bytea NOT NULL DEFAULT ''
 );
 CREATE INDEX outcome_by_block ON {s}outcome (block, id);
 
@@ -404,7 +406,8 @@ CREATE TABLE {s}blob (
     at bigint NOT NULL
 );
 
--- References to a blob: by a message, named by its inbox row and its place there, or until a time by an upload.
+-- References to a blob: by a message, named by its inbox row and its place there; by a report to a block that will send
+-- such messages; or until a time by an upload.
 -- A deleted message leaves an ended use. By these, the sweep finds unused blobs.
 CREATE TABLE {s}blob_use (
     inbox_row bigint NOT NULL,
@@ -447,6 +450,10 @@ CREATE TRIGGER delayed_uses_blobs AFTER INSERT ON {s}delayed FOR EACH ROW
     WHEN (NEW.attributes <> '' AND position('"blobs":{'::bytea IN NEW.attributes) > 0) EXECUTE FUNCTION {s}use_blobs();
 CREATE TRIGGER delayed_leaves_blobs AFTER DELETE ON {s}delayed FOR EACH ROW
     WHEN (OLD.attributes <> '' AND position('"blobs":{'::bytea IN OLD.attributes) > 0) EXECUTE FUNCTION {s}leave_blobs();
+CREATE TRIGGER outcome_uses_blobs AFTER INSERT ON {s}outcome FOR EACH ROW
+    WHEN (NEW.attributes <> '') EXECUTE FUNCTION {s}use_blobs();
+CREATE TRIGGER outcome_leaves_blobs AFTER DELETE ON {s}outcome FOR EACH ROW
+    WHEN (OLD.attributes <> '') EXECUTE FUNCTION {s}leave_blobs();
 
 -- The keys of books and of the ring's state contain an age, so they keep no second row of the same name away.
 -- These triggers do: a row is new, or it is refused. They lock the ring, which every writer of such rows holds already.

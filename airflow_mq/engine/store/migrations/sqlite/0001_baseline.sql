@@ -239,7 +239,9 @@ CREATE INDEX {s}claim_by_origin ON {s}claim (ring, origin);
 CREATE TABLE {s}outcome (
     id INTEGER PRIMARY KEY,
     block INTEGER NOT NULL,
-    data BLOB NOT NULL
+    data BLOB NOT NULL,
+    -- Names the external payloads of messages that the block sends when it ends, as in an inbox row.
+    attributes BLOB NOT NULL DEFAULT x''
 ) STRICT;
 CREATE INDEX {s}outcome_by_block ON {s}outcome (block, id);
 
@@ -374,7 +376,8 @@ CREATE TABLE {s}blob (
     at INTEGER NOT NULL
 ) STRICT;
 
--- References to a blob: by a message, named by its inbox row and its place there, or until a time by an upload.
+-- References to a blob: by a message, named by its inbox row and its place there; by a report to a block that will send
+-- such messages; or until a time by an upload.
 -- A deleted message leaves an ended use. By these, the sweep finds unused blobs.
 CREATE TABLE {s}blob_use (
     inbox_row INTEGER NOT NULL,
@@ -408,5 +411,14 @@ WHEN NEW.attributes <> x'' AND instr(NEW.attributes, CAST('"blobs":{' AS BLOB)) 
 END;
 CREATE TRIGGER {s}delayed_leaves_blobs AFTER DELETE ON {s}delayed
 WHEN OLD.attributes <> x'' AND instr(OLD.attributes, CAST('"blobs":{' AS BLOB)) BEGIN
+    UPDATE {s}blob_use SET until = 0 WHERE inbox_row = OLD.id AND until IS NULL;
+END;
+CREATE TRIGGER {s}outcome_uses_blobs AFTER INSERT ON {s}outcome WHEN NEW.attributes <> x'' BEGIN
+    INSERT INTO {s}blob_use (inbox_row, place, hash)
+    SELECT NEW.id, CAST(said.key AS INTEGER), b.hash
+    FROM json_each(CAST(NEW.attributes AS TEXT), '$.blobs') AS said
+    JOIN {s}blob b ON b.hash = substr(said.value, 1, 64);
+END;
+CREATE TRIGGER {s}outcome_leaves_blobs AFTER DELETE ON {s}outcome WHEN OLD.attributes <> x'' BEGIN
     UPDATE {s}blob_use SET until = 0 WHERE inbox_row = OLD.id AND until IS NULL;
 END;
