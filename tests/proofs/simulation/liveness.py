@@ -48,6 +48,8 @@ def _drain_ring(world: World) -> int:
         queue.admin.housekeep()
         if rows := world.leftovers():
             raise Violation("liveness", f"an empty ring keeps rows: {rows}")
+        if left := [blob.hash for blob in queue.payloads.list(limit=1_000) if blob.hash in world.messages.by_id]:
+            raise Violation("liveness", f"an empty ring keeps {len(left)} external payloads")
     return blocks
 
 

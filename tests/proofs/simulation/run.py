@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import (
+    BlobMissing,
     CommitInDoubt,
     MessageQueueError,
     Refused,
@@ -208,7 +209,7 @@ def _kind(result: object) -> str:
 
 def _judge(process: Process, error: Exception, is_explained: bool) -> None:
     """Raise a violation for an error that nothing explains."""
-    if isinstance(error, StoreCorrupt):
+    if isinstance(error, (StoreCorrupt, BlobMissing)):
         raise Violation("unexpected error", f"{process.step!r}: {error}") from error
     if isinstance(error, (Refused, StoreBusy)):
         return

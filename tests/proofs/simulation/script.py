@@ -59,6 +59,13 @@ GUESTS: Mapping[str, Mapping[str, int]] = {
     "worker": {"repeat_part": 4, "die_of_a_message": 4, "plan_twice": 2, "end_beside_a_service": 3},
     "ender": {"serve_beside_ends": 5, "hold_beside_ends": 4, "spoil_end": 1, "mend_ends": 1},
     "filler": {"fill": 5, "fill_many": 5, "fill_later": 1},
+    "uploader": {
+        "upload": 5,
+        "serve_uploading": 3,
+        "report_uploading": 5,
+        "complete_uploading": 2,
+        "sweep_uploads": 1,
+    },
 }
 #: The fraction of runs with each kind of guest, and its steps there.
 GUEST_RUNS, GUEST_STEPS = 0.2, 8

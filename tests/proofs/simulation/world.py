@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,8 @@ from airflow_mq.engine.queue.blocks import settling
 from airflow_mq.engine.queue.inspect.check import charges as check_charges
 from airflow_mq.engine.queue.inspect.messages import peek
 from airflow_mq.engine.queue.inspect.order import books_asked
-from airflow_mq.engine.store import charges, parse, upgrade
+from airflow_mq.engine.rules.blob import MAGIC, REFERENCE_BYTES, Reference
+from airflow_mq.engine.store import blobs, charges, parse, upgrade
 from airflow_mq.engine.store.working_set import writer
 from airflow_mq.testing.conformance import one_moment
 from tests.proofs.crash.states import TABLES
@@ -51,6 +53,10 @@ BUDGETS: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 #: Label of the ring that is in another store, if stores are files.
 OTHER_STORE = "store"
+#: External payloads in a row.
+EXTERNAL = re.compile(b"(%s.{%d})" % (re.escape(MAGIC), REFERENCE_BYTES - len(MAGIC)), re.DOTALL)
+#: Seconds for which an upload is kept: longer than a run, shorter than what passes before its ring is emptied.
+KEEP_UPLOADS = 100_000.0
 #: Tables of the caller's own rows.
 OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
 
@@ -72,6 +78,7 @@ def draw_config(seed: int) -> RingConfig:
         set_aside_expires=random.choice((None, None, 3_600.0)),
         max_message_size=random.choice((None, None, 60)),
         rounds_per_block=random.choice((3, 10)),
+        keep_uploads=KEEP_UPLOADS,
     )
 
 
@@ -256,7 +263,11 @@ class World:
             aside = (one.address for one in self.observer.set_aside.list(limit=5_000))
             for name, page in sorted({(at.book, at.page) for at in aside if at not in found}):
                 take(name, page)
-        return list(found.values())
+        return [replace(one, payload=self.whole(one.payload)) for one in found.values()]
+
+    def whole(self, payload: bytes) -> bytes:
+        """Return a payload itself, if it is external: a message has the hash of its payload as its id."""
+        return self.messages.by_id[payload.hash].payload if isinstance(payload, Reference) else payload
 
     def look(self) -> tuple[dict[bytes, Peeked], Counter[bytes], set[bytes]]:
         """Return the messages in queues, how often each lies there, and those that wait outside."""
@@ -276,8 +287,12 @@ class World:
 
     def delayed(self, due_after: int = 0) -> set[bytes]:
         """Return the payloads that have not joined their queues; readers see due ones there already."""
-        heaps = (bytes(heap) for heap, due in self.rows("delayed", "heap, due") if due > due_after)
-        return {payload for heap in heaps for payload in PAYLOAD.findall(heap)}
+        found = set[bytes]()
+        for heap, due in self.rows("delayed", "heap, due"):
+            for part in [] if due <= due_after else EXTERNAL.split(bytes(heap)):
+                is_external = part.startswith(MAGIC)
+                found.update([self.whole(Reference.read(part)).rstrip(b".")] if is_external else PAYLOAD.findall(part))
+        return found
 
     def leftovers(self) -> dict[str, int]:
         """Return the numbers of rows in tables that an empty ring does not need."""
@@ -307,6 +322,9 @@ def a_world(
         stack.enter_context(mock.patch("secrets.token_bytes", lambda count=32: names.randbytes(count)))
         for module in (charges, session, check_charges):
             stack.enter_context(mock.patch.object(module, "DAY", A_DAY))
+        # An external payload has many pieces, and a sweep many steps.
+        for name, number in (("CHUNK", 16), ("TOGETHER", 2), ("SWEPT", 2), ("REMOVED", 2)):
+            stack.enter_context(mock.patch.object(blobs, name, number))
         if setup % 8 in IN_PARTS:
             stack.enter_context(mock.patch.object(settling, "PART", 2))
             stack.enter_context(mock.patch.object(writer, "MANY_AHEAD", 2))
@@ -333,8 +351,11 @@ def _a_ring(
     uri: str, ring: str, setup: int, scheduler: Scheduler, clock: Clock, landing: Path, *, store: str, **more: Any
 ) -> Iterator[World]:
     """Yield a new ring, with its observer."""
+    config = draw_config(setup)
+    if setup % 3 == 0:
+        config = config.changed(blob_path=str(landing.parent / f"payloads {ring}"))
     with MessageQueue(uri) as maker:
-        maker.admin.create_ring(ring, draw_config(setup))
+        maker.admin.create_ring(ring, config)
     budgets = Budgets(BUDGETS if setup & BUDGETED else {})
     if budgets.settings:
         with MessageQueue(uri, ring) as maker:

@@ -12,6 +12,7 @@ from .parts import PARTS
 from .planting import PACKAGE, Mutation
 from .planting import bug as _bug
 from .quotes import QUOTES
+from .uploads import UPLOADS
 
 __all__ = ["MUTATIONS", "PACKAGE", "Mutation"]
 
@@ -220,4 +221,5 @@ MUTATIONS: Sequence[Mutation] = (
     *CHARGES,
     *BUDGETS,
     *QUOTES,
+    *UPLOADS,
 )  # fmt: skip
