@@ -88,7 +88,7 @@ def test_guests_meet_what_they_are_for(sqlite_stores: Stores) -> None:
         "sends to another ring (ring)", "sends to another ring (store)", "services inside a processor",
         "sends of a callback", "sends by a kept delivery", "tune: done", "enlarge: done", "parts that were repeated",
         "workers that died of a message", "ends that were expected", "empty claims",
-        "ends beside a service",
+        "ends beside a service", "uploads of workers", "external payloads that were read",
     ):  # fmt: skip
         assert total.met[name], name
 
