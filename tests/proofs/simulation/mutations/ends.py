@@ -13,8 +13,8 @@ ENDS: Sequence[Sequence[str]] = (
     ),
     (
         "report that comes after the end of its block", "engine/store/sql/block.sql",
-        "SELECT :id, b.id, :data FROM {s}block b\nWHERE b.ring = :ring AND b.token = :token AND b.state = 0 AND b.deadline",
-        "SELECT :id, b.id, :data FROM {s}block b\nWHERE b.ring = :ring AND b.token = :token AND b.deadline",
+        "AND b.token = :token AND b.state = 0 AND b.deadline > :now\n\n-- name: report (postgres)",
+        "AND b.token = :token AND b.deadline > :now\n\n-- name: report (postgres)",
     ),
     (
         "ring read before recorded ends are applied", "engine/queue/holding.py",
