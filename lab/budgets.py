@@ -34,12 +34,12 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "lines of rules": Budget(7_465),
-    "lines of store": Budget(9_038),
-    "lines of queue": Budget(11_800),
-    "lines of the engine": Budget(28_303, 19_500),
+    "lines of store": Budget(9_041),
+    "lines of queue": Budget(11_812),
+    "lines of the engine": Budget(28_318, 19_500),
     "lines of the command line": Budget(5_915),
-    "lines of the package": Budget(51_680, 38_000),
-    "lines of SQL without migrations": Budget(1_868, 1_700),
+    "lines of the package": Budget(51_695, 38_000),
+    "lines of SQL without migrations": Budget(1_869, 1_700),
     "named statements": Budget(169, 140),
     "statements that read the inbox": Budget(19, 8),
     "statements that write the inbox": Budget(5, 4),
