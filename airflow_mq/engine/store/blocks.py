@@ -179,7 +179,7 @@ class Blocks(Repository):
     def report(self, ring: int, token: bytes, data: bytes, attributes: bytes, now: int) -> bool:
         """Write a report to a live block; return whether it is live.
 
-        :param attributes: names the external payloads of messages to be sent, which the report keeps until the block ends
+        :param attributes: names the external payloads that the report keeps until the block ends
         """
         drawn = {"id": self.unit.fresh_ids(1)[0]} if self.unit.draws_ids else {}
         return bool(self.unit.run("report", ring=ring, token=token, data=data, attributes=attributes, now=now, **drawn))
