@@ -282,7 +282,9 @@ def test_the_task_keeps_which_application_its_job_is(
     run.settle()
 
 
-@pytest.mark.parametrize(("exit_code", "says"), [(75, "came too late"), (1, "Error code is: 1")])
+@pytest.mark.parametrize(
+    ("exit_code", "says"), [(75, "came too late"), (1, "Error code is: 1"), (-9, r"was ended by signal 9 \(Killed\)\.")]
+)
 def test_a_job_that_fails_fails_its_task(
     sqlite_queue: MessageQueue, run: Run, submitted: Submitted, exit_code: int, says: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
+from signal import strsignal
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -125,20 +126,18 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         processors = Processors.of(self.processors)
         part = checked_part(self.part, processors)
-        block = planned_block(context, self.plan_task_id)
-        self.process(context, processors, part, block)
+        self.process(context, processors, part, planned_block(context, self.plan_task_id))
 
     def process(self, context: Context, processors: Processors, part: Part, block: PlannedBlock) -> None:
         """Process a part of a block in the way that its processors ask for."""
         # The provider's operator stored it before it was rendered.
         self._conn_id = self.spark_conn_id
-        token = block["token"]
         with self.processing(context, processors, part, block) as (queue, carrier):
             self._trace = traces.environment(carrier)
             if part["where"] == "in place":
-                self.process_here(queue, token, processors, part, seconds_of(self.lease, "lease"))
+                self.process_here(queue, block["token"], processors, part, seconds_of(self.lease, "lease"))
             else:
-                self._on_spark(context, queue, processors, part, token)
+                self._on_spark(context, queue, processors, part, block["token"])
 
     def _on_spark(self, context: Context, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
         self._options = self._rendered_options(context, processors[part["processors"][0]])
@@ -206,10 +205,11 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
 
     def _failure(self, hook: MessageSparkHook, code: int) -> str:
         cause = (self._listener.cause or "").rstrip(".") if self._listener else ""
+        unknown = f"it was ended by signal {-code} ({strsignal(-code)})" if code < 0 else "it printed no cause"
         if self._listener and self._listener.is_master_silent:
             cause = silent_master(hook.master, self.spark_conn_id)
         return (
-            f"the Spark job {self.part['name']!r} failed: {cause or 'it printed no cause'}. Error code is: {code}; the "
+            f"the Spark job {self.part['name']!r} failed: {cause or unknown}. Error code is: {code}; the "
             "output is in this task's log"
         )
 
