@@ -28,13 +28,10 @@ from airflow_mq.engine.store.address import (
     StoreAddress,
     sqlite_address,
 )
-from airflow_mq.provider import DRIVERS
+from airflow_mq.provider import DRIVERS, FIELDS
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
-
-#: Keys of a connection's extra.
-EXTRA_KEYS = ("driver", "path", "db_schema", "sslmode", *NUMBERS, "ring", "origins", "priority")
 
 
 @dataclass(frozen=True)
@@ -47,20 +44,10 @@ class Target:
 
 def target_of(connection: Connection) -> Target:
     """Return what a connection names, within the configured folder of SQLite stores, or raise `AddressRefused`."""
-    return read_connection(connection, root=_sqlite_root())
-
-
-def _sqlite_root() -> Path | None:
-    folder = settings.text("sqlite_root")
-    return Path(folder) if folder else None
-
-
-def read_connection(connection: Connection, *, root: Path | None = None) -> Target:
-    """Return the store and the ring that a connection names, or raise `AddressRefused`."""
     extra = _read_extra(connection.extra)
     fields = {
         **{name: getattr(connection, name) for name in ("host", "port", "login", "password", "schema")},
-        **{key: extra.get(key) for key in EXTRA_KEYS},
+        **{key: extra.get(key) for key in FIELDS},
     }
     # A form sends empty text for a field that is left empty.
     fields = {name: None if value == "" else value for name, value in fields.items()}
@@ -68,7 +55,8 @@ def read_connection(connection: Connection, *, root: Path | None = None) -> Targ
     permitted = {name: fields[name] for name in PERMITTED}
     if driver == "sqlite":
         _refuse_filled(fields, driver, but=("driver", "path", *PERMITTED))
-        return Target(sqlite_address(fields["path"] or "", root=root, **permitted), ring)
+        root = settings.text("sqlite_root")
+        return Target(sqlite_address(fields["path"] or "", root=Path(root) if root else None, **permitted), ring)
     _refuse_filled(fields, driver, but=tuple(name for name in fields if name != "path"))
     numbers: dict[str, Any] = {name: _whole(name, fields[name], default) for name, (default, _, _) in NUMBERS.items()}
     address = StoreAddress(
@@ -97,9 +85,9 @@ def _read_extra(text: str | None) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise AddressRefused("the extra of the connection is not a JSON object")
     for key, value in extra.items():
-        if key not in EXTRA_KEYS:
+        if key not in FIELDS:
             named = repr(key) if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}", key) else "a key"
-            raise AddressRefused(f"{named} in the extra of the connection is not known; it has {', '.join(EXTRA_KEYS)}")
+            raise AddressRefused(f"{named} in the extra of the connection is not known; it has {', '.join(FIELDS)}")
         if not (value is None or isinstance(value, str) or (key in NUMBERS and type(value) is int)):
             raise AddressRefused(f"{key} in the extra of the connection is not text")
     return extra

@@ -178,11 +178,11 @@ def test_another_key_is_refused_by_name(hook: Hook, key: str) -> None:
     ],
 )
 def test_another_extra_is_refused(extra: str, says: str) -> None:
-    from airflow_mq.connections import read_connection
+    from airflow_mq.connections import target_of
 
     connection = SimpleNamespace(port=None, extra=extra, **POSTGRES)
     with pytest.raises(AddressRefused) as caught:
-        read_connection(connection)
+        target_of(connection)
 
     assert says in str(caught.value)
     assert CANARY not in str(caught.value)
@@ -203,21 +203,21 @@ def test_another_extra_is_refused(extra: str, says: str) -> None:
     ],
 )
 def test_other_fields_of_postgres_are_refused(fields: dict[str, Any], says: str) -> None:
-    from airflow_mq.connections import read_connection
+    from airflow_mq.connections import target_of
 
     connection = SimpleNamespace(**{**POSTGRES, "port": None, "extra": '{"driver": "postgresql"}', **fields})
     with pytest.raises(AddressRefused, match=says):
-        read_connection(connection)
+        target_of(connection)
 
 
 @pytest.mark.parametrize("schema", [None, "tmp/queue.db"])
 def test_a_connection_without_a_host_and_a_path_names_both(schema: str | None) -> None:
     """So is one that was written as `sqlite:////tmp/queue.db`, which Airflow reads as a schema."""
-    from airflow_mq.connections import read_connection
+    from airflow_mq.connections import target_of
 
     connection = SimpleNamespace(host="", port=None, login=None, password=None, schema=schema, extra=None)
     with pytest.raises(AddressRefused, match=r"names no store: it needs a host \(PostgreSQL\), or a path in extra"):
-        read_connection(connection)
+        target_of(connection)
 
 
 def test_several_hosts_have_the_port_of_the_connection(hook: Hook) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_mq import MessageQueue
+from airflow_mq.engine.rules.errors import AddressRefused
 from airflow_mq.engine.store.address import NUMBERS
 from airflow_mq.provider import CONNECTION_TYPE, get_provider_info
 
@@ -73,12 +74,6 @@ def test_the_form_shows_our_fields() -> None:
     assert extra["driver"]["value"] is None
 
 
-def test_the_form_has_the_keys_that_the_hook_takes() -> None:
-    from airflow_mq.connections import EXTRA_KEYS
-
-    assert tuple(get_provider_info()["connection-types"][0]["conn-fields"]) == EXTRA_KEYS
-
-
 def test_the_form_has_the_bounds_of_addresses() -> None:
     fields = get_provider_info()["connection-types"][0]["conn-fields"]
     for name, (default, least, most) in NUMBERS.items():
@@ -135,13 +130,17 @@ def test_airflow_before_3_2_gets_the_same_form_from_the_hook(monkeypatch: pytest
 
 
 def test_the_setting_may_be_left_out_or_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_mq.connections import _sqlite_root
+    from airflow.models import Connection
 
-    assert _sqlite_root() is None
+    from airflow_mq.connections import target_of
+
+    connection = Connection("queue", "airflow_mq", extra='{"path": "/tmp/queue.db"}')
+    assert target_of(connection).address.path == Path("/tmp/queue.db").resolve()
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", "")
-    assert _sqlite_root() is None
+    assert target_of(connection).address.path == Path("/tmp/queue.db").resolve()
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", "/srv/queues")
-    assert _sqlite_root() == Path("/srv/queues")
+    with pytest.raises(AddressRefused, match="'/srv/queues'"):
+        target_of(connection)
 
 
 def test_everything_that_is_named_is_there() -> None:

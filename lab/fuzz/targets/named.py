@@ -12,13 +12,14 @@ from airflow_mq.adapters.landing.lines import Reading, read_lines
 from airflow_mq.adapters.landing.names import LONGEST_NAME, bytes_of, is_left_alone, shortened, text_of
 from airflow_mq.adapters.landing.place import Found
 from airflow_mq.adapters.landing.source import origin_pattern
-from airflow_mq.connections import EXTRA_KEYS, read_connection
 from airflow_mq.connections import Target as Store
+from airflow_mq.connections import target_of
 from airflow_mq.engine.queue.tokens import ReferenceToken, read_tokens
 from airflow_mq.engine.rules.errors import AddressRefused, InvalidInput
 from airflow_mq.engine.rules.message import MOST_KEY_BYTES, Address
 from airflow_mq.engine.store.address import StoreAddress, parse
 from airflow_mq.keys import block_key, key_for, run_of
+from airflow_mq.provider import FIELDS
 
 from ..draw import Draw
 from ..target import Target, attempt
@@ -67,7 +68,7 @@ def check_connection(data: bytes) -> None:
     rest = draw.rest()
     fields["extra"] = rest.decode("utf-8", "surrogateescape").replace("SECRET", SECRET)
     try:
-        found = attempt(lambda: read_connection(SimpleNamespace(**fields)), AddressRefused)  # type: ignore[arg-type]
+        found = attempt(lambda: target_of(SimpleNamespace(**fields)), AddressRefused)  # type: ignore[arg-type]
     except Exception as error:
         assert SECRET not in str(error), "an error repeats the password"
         raise
@@ -161,7 +162,7 @@ TARGETS = (
             b'\2db\4user\4base\0\1{"sslmode":"require","connect_timeout":5,"ring":"full","origins":"acme"}',
             b'\0\0\0\0\0{"path":"/nowhere/store.db","driver":"sqlite","priority":"regular"}',
             b'\2db\4user\4base\2\2\x15\x38\1{"password":"SECRET"}', b"\2db\4user\4base\0\1[1]",
-            *(b'\2db\1u\1d\0\1{"%s":"7"}' % name.encode() for name in EXTRA_KEYS),
+            *(b'\2db\1u\1d\0\1{"%s":"7"}' % name.encode() for name in FIELDS),
         ),
     ),
     Target(

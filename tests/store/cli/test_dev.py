@@ -78,14 +78,14 @@ def test_a_store_without_tables_gets_them_and_another_one_stays_as_it_is(empty: 
 def test_the_connection_leads_to_the_store(store_uri: str) -> None:
     from airflow.models import Connection
 
-    from airflow_mq.connections import read_connection
+    from airflow_mq.connections import target_of
 
     for uri in (
         store_uri,
         "postgresql://u:p%40ss@db:7/queue?schema=other&sslmode=require&connect_timeout=3&origins=acme&priority=regular",
     ):
         address = parse(uri)
-        assert read_connection(Connection(**dev.connection_of(address))).address == address
+        assert target_of(Connection(**dev.connection_of(address))).address == address
 
 
 def test_a_folder_keeps_its_password_and_its_keys(place: Path) -> None:
