@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_mq.provider import CONNECTION_TYPE as SECTION
-
-if TYPE_CHECKING:
-    from airflow.sdk.configuration import AirflowSDKConfigParser
-
-
-def configuration() -> AirflowSDKConfigParser:
-    """Return Airflow's configuration, as tasks may read it."""
-    try:
-        from airflow.sdk.configuration import conf
-    except ImportError:  # Airflow 3.1
-        from airflow.configuration import conf
-    return conf
 
 
 def text(name: str, default: str = "") -> str:
     """Return an option that is text."""
-    return str(configuration().get(SECTION, name, fallback=default) or "")
+    return str(conf.get(SECTION, name, fallback=default) or "")
 
 
 def number(name: str, default: int) -> int:
     """Return an option that is a whole number."""
-    return int(configuration().getint(SECTION, name, fallback=default))
+    return int(conf.getint(SECTION, name, fallback=default))
 
 
 def flag(name: str) -> bool:
     """Return whether an option is on; off if it is not set."""
-    return bool(configuration().getboolean(SECTION, name, fallback=False))
+    return bool(conf.getboolean(SECTION, name, fallback=False))

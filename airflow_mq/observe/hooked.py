@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_mq import settings
 from airflow_mq.engine.queue import MessageQueue
@@ -96,7 +97,6 @@ def carries_traces() -> bool | None:
 
 def _provide_tracers() -> None:
     """Provide tracers from Airflow's configuration: Airflow 3.1 gives its tasks no provider."""
-    conf = settings.configuration()
     if not conf.getboolean("traces", "otel_on", fallback=False):
         return
     host, port = conf.get("traces", "otel_host", fallback=""), conf.get("traces", "otel_port", fallback="")

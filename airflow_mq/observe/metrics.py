@@ -19,6 +19,8 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from airflow.providers.common.compat.sdk import conf
+
 from airflow_mq import settings
 
 if TYPE_CHECKING:
@@ -113,7 +115,6 @@ Values = Iterable[float | None]
 
 def is_on() -> bool:
     """Return whether any backend of Airflow's metrics is on."""
-    conf = settings.configuration()
     return any(
         conf.getboolean("metrics", name, fallback=False) for name in ("statsd_on", "statsd_datadog_enabled", "otel_on")
     )
@@ -208,7 +209,6 @@ def backend() -> Any:
 
 def has_tags() -> bool:
     """Return whether Airflow's backend supports tags. Airflow uses the first that is on, in this order."""
-    conf = settings.configuration()
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
         return bool(conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True))
     if conf.getboolean("metrics", "statsd_on", fallback=False):

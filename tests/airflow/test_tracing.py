@@ -133,6 +133,7 @@ def test_spans_go_where_airflow_is_configured_to_send_them(
     """As in tasks of Airflow 3.1."""
     from airflow_mq import settings
     from airflow_mq.hooks import MessageQueueHook
+    from airflow_mq.observe import hooked
 
     for name in ("ENDPOINT", "TRACES_ENDPOINT", "TRACES_PROTOCOL"):
         monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", "")
@@ -141,7 +142,8 @@ def test_spans_go_where_airflow_is_configured_to_send_them(
     options = {"traces": "True", "otel_on": "True", "otel_host": "collector", "otel_port": "8889"}
     conf = ConfigParser()
     conf.read_dict({"airflow_mq": options, "traces": options})
-    monkeypatch.setattr(settings, "configuration", lambda: conf)
+    monkeypatch.setattr(settings, "conf", conf)
+    monkeypatch.setattr(hooked, "conf", conf)
     monkeypatch.setattr(traces, "is_provided", lambda: False)
     provided: list[str] = []
     monkeypatch.setattr(traces, "provide", lambda: provided.append(os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]))
