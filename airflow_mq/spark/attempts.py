@@ -220,8 +220,9 @@ class BatchAttempts(GroupAttempts):
                 f"wrong number of answers ({len(answers)}): a batch of {len(group)} messages needs {len(group)}"
             )
         outcomes = [DONE] * len(group) if answers is None else [self.checked(answer) for answer in answers]
+        _, _, most_headers = self.terms.bounds
         for message, outcome in zip(group, outcomes):
-            yield message, going_on(outcome, message.headers, self.terms.most_headers)
+            yield message, going_on(outcome, message.headers, most_headers)
 
 
 class ArrowAttempts(GroupAttempts):

@@ -292,10 +292,10 @@ class FolderChannel:
         """Return the terms of the block."""
         with self.manifest() as manifest:
             terms = manifest["manner"]
-            largest, largest_of = terms["largest"], terms["largest_of"]
+            largest, largest_of, (most, permit, most_headers) = terms["largest"], terms["largest_of"], terms["bounds"]
             read = {
                 "largest": Weight(*largest) if largest else None,
-                "permit": Permit(**terms["permit"]),
+                "bounds": (most, Permit(**permit), most_headers),
                 "exceptions": frozenset(terms["exceptions"]),
                 "largest_of": {origin: Weight(*weight) for origin, weight in largest_of.items()},
             }

@@ -211,11 +211,9 @@ def terms_of(queue: MessageQueue, block: Block) -> JobTerms:
     largest_of = {one.whose: bounds.of(one.most).limit for one in block.claims if one.most is not None}
     return JobTerms(
         ordered=config.ordered,
-        most=config.max_message_len,
+        bounds=send_bounds(config, queue.session.permit),
         largest=bounds.limit,
-        permit=send_bounds(config, queue.session.permit)[1],
         log_texts=failures.texts_allowed(),
-        most_headers=config.max_headers,
         block=block.id,
         block_name=block_name(block.id, block.token),
         exceptions=exceptions,

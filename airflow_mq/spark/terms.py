@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..engine.rules.config import MOST_HEADERS
 from ..engine.rules.outcome import Outcome, Overweight, SendBounds, Yield, is_tried_alone
-from ..engine.rules.patterns import OPEN, Permit
 from ..engine.rules.weight import Weight
 
 
@@ -17,16 +15,12 @@ class JobTerms:
 
     #: Whether an origin stops at the first message that goes back.
     ordered: bool
-    #: Longest message that a processor may enqueue, in bytes.
-    most: int
+    #: Bounds of the messages that a processor enqueues: their length, their origins and their headers.
+    bounds: SendBounds
     #: Largest weight of any message: a heavier one is set aside, and its queue goes on.
     largest: Weight | None = None
-    #: Origins to which a processor may enqueue.
-    permit: Permit = OPEN
     #: Whether logs may quote the errors that processors raise (`airflow_mq.failures`).
     log_texts: bool = False
-    #: Bytes of all headers of one message that a processor may enqueue.
-    most_headers: int = MOST_HEADERS
     #: Id of the block, and a name for its output that no other block of any store has.
     block: int | None = None
     block_name: str = ""
@@ -38,11 +32,6 @@ class JobTerms:
     max_attempts: int | None = None
     #: Name of the ring and its store, by which a processor's own queues are recognized (`engine.queue.context`).
     place: str = ""
-
-    @property
-    def bounds(self) -> SendBounds:
-        """Bounds of the messages that a processor enqueues: their length, their origins and their headers."""
-        return self.most, self.permit, self.most_headers
 
     def is_alone(self, attempt: int) -> bool:
         """Return whether a message is tried alone at this attempt, from 1."""

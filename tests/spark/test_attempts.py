@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_mq import Batch, Done, Message, batch_processor
+from airflow_mq.engine.rules.config import MOST_HEADERS
 from airflow_mq.engine.rules.message import Attributes
 from airflow_mq.engine.rules.page import Facts
+from airflow_mq.engine.rules.patterns import OPEN
 from airflow_mq.spark.attempts import ArrowAttempts, BatchAttempts, MessageAttempts, run_here
 from airflow_mq.spark.items import messages_of
 from airflow_mq.spark.terms import JobTerms
@@ -33,7 +35,11 @@ def test_messages_of_several_record_batches_are_one_call() -> None:
             calls[-1].append(batch.num_rows)
             yield answered(batch)
 
-    outcomes = list(ArrowAttempts(process, JobTerms(ordered=False, most=1 << 20)).outcomes(messages, run_here))
+    outcomes = list(
+        ArrowAttempts(process, JobTerms(ordered=False, bounds=(1 << 20, OPEN, MOST_HEADERS))).outcomes(
+            messages, run_here
+        )
+    )
 
     assert [message.page for message, _ in outcomes] == [0, 1, 2, 3, 4]
     assert len(calls) == 1 and len(calls[0]) > 1 and sum(calls[0]) == 5
@@ -46,7 +52,7 @@ def test_an_error_after_the_last_outcome_is_logged(caplog: pytest.LogCaptureFixt
         raise ValueError("no commit")
 
     messages = messages_of([Batch("acme", [b"a", b"b"], 0, 0, block=7)])
-    terms = JobTerms(ordered=False, most=1 << 20, log_texts=shown)
+    terms = JobTerms(ordered=False, bounds=(1 << 20, OPEN, MOST_HEADERS), log_texts=shown)
 
     assert len(list(ArrowAttempts(process, terms).outcomes(messages, run_here))) == 2
     assert "the processor failed after its last outcome" in caplog.text
@@ -54,7 +60,7 @@ def test_an_error_after_the_last_outcome_is_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_a_sent_message_has_the_trace_of_its_message_if_its_headers_have_room() -> None:
-    terms, traced = JobTerms(ordered=False, most=100, most_headers=60), {"traceparent": "x" * 20}
+    terms, traced = JobTerms(ordered=False, bounds=(100, OPEN, 60)), {"traceparent": "x" * 20}
     facts, own = Facts({}, {}, {0: Attributes(headers=traced)}), {"own": "v" * 30}
     done = Done(enqueue=[("b", Message(b"1", headers=own)), ("b", b"2")])
     by_message = MessageAttempts(lambda delivery: done, terms)

@@ -51,5 +51,5 @@ def test_files_carry_the_permit_of_a_job(uri: str, tmp_path: Path) -> None:
         routes = Processors([Processor("p", "m:f")])
         (part,) = routes.parts({"acme": 1})
         folder = hand_over(queue, block.token, routes, part, str(tmp_path / "exchange"))
-        assert FolderChannel(folder).terms().permit == Permit("acme*", "regular", visible=True)
+        assert FolderChannel(folder).terms().bounds[1] == Permit("acme*", "regular", visible=True)
         queue.blocks.release(block)

@@ -25,8 +25,8 @@ PROCESSORS = Processors([Processor("orders", "a:b")])
 MANIFEST = {
     "block": 17,
     "manner": {
-        "ordered": True, "most": 65_531, "largest": [1, 2], "permit": {"origins": "acme"}, "exceptions": ["bolt"],
-        "largest_of": {"acme": [3, 4]}, "most_headers": 100, "block": 17, "block_name": "17-ff", "log_texts": False,
+        "ordered": True, "bounds": [65_531, {"origins": "acme"}, 100], "largest": [1, 2], "exceptions": ["bolt"],
+        "largest_of": {"acme": [3, 4]}, "block": 17, "block_name": "17-ff", "log_texts": False,
         "max_attempts": 3, "place": "x",
     },
     "shares": [{"processor": "orders", "name": "000000", "messages": 5}],

@@ -15,6 +15,7 @@ from airflow_mq.codecs import Undecodable, codec_of, json_codec, load_codec, mod
 from airflow_mq.engine.queue.typed import TypedBatch, TypedDelivery, TypedMessage
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput, InvalidMessage
 from airflow_mq.engine.rules.outcome import BadFormat, Corrupt, Unsupported, Yield
+from airflow_mq.engine.rules.patterns import OPEN
 from tests.store.queue.conftest import Maker, logged_events
 
 
@@ -196,7 +197,7 @@ def test_spark_processor_decodes_with_its_codec() -> None:
     from airflow_mq.spark.terms import JobTerms
 
     batch = Batch("a", [b'{"id": 7}', b"[]", b'{"id": 8}'], 0, 0)
-    terms = JobTerms(True, 1_000)
+    terms = JobTerms(True, (1_000, OPEN, 1_000))
     named = Processor("orders", "m:f", codec=f"{__name__}:Order")
     assert Processor.from_plain(named.to_plain()) == named and "codec" not in Processor("p", "m:f").to_plain()
     seen: list[Any] = []
