@@ -16,9 +16,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeAlias, TypedDict
+from typing import IO, Any, TypeAlias
 
 from ..engine.queue import MessageQueue
 from ..engine.queue.admin import insert_ring
@@ -49,26 +50,9 @@ BUSY = 10.0
 NOTHING = Footprint(0, 0, 0, 0)
 
 
-#: A recorded call and its observations, as in JSON.
+#: A recorded call and its observations, and a recorded run: its seed, the settings of its ring, and its steps.
 Step: TypeAlias = "dict[str, Any]"
-
-
-class Config(TypedDict):
-    """Settings of the ring of a trace."""
-
-    origins: int
-    heap_size: int
-    max_stale: int
-    service_weight: list[int] | None
-    costs: dict[str, list[int]]
-
-
-class Run(TypedDict):
-    """A recorded run."""
-
-    seed: int
-    config: Config
-    steps: list[Step]
+Run: TypeAlias = "dict[str, Any]"
 
 
 class Difference(Exception):
@@ -159,7 +143,7 @@ class Replay:
         if self.chance.random() < SINGLE:
             single = self.chance.choice(self.origins)
             found[single] = self.queue.footprint(single)
-        return {origin: _footprint(found.get(origin, NOTHING)) for origin in self.origins}
+        return {origin: asdict(found.get(origin, NOTHING)) for origin in self.origins}
 
     def _events(self) -> list[dict[str, object]]:
         found = []
@@ -236,16 +220,8 @@ class Replay:
         return {"ok": "cannot pay" if done is None else done, "weight": list(meter.consumed)}
 
     def _batches_footprints(self, origin: int, messages: list[str], max_ready_pages: int) -> dict[str, object]:
-        batches = self.queue.batches_footprints(
-            str(origin), [message.encode() for message in messages], max_ready_pages
-        )
-        return {
-            "first_page_position": batches.first_page_position,
-            "footprints": [
-                {"messages": batch.messages, "new_pages": batch.new_pages, "size": batch.size}
-                for batch in batches.footprints
-            ],
-        }
+        payloads = [message.encode() for message in messages]
+        return asdict(self.queue.batches_footprints(str(origin), payloads, max_ready_pages))
 
 
 @contextmanager
@@ -298,17 +274,8 @@ def _page(page: Page) -> dict[str, object]:
     }
 
 
-def _footprint(footprint: Footprint) -> dict[str, int]:
-    return {
-        "count": footprint.count,
-        "pages": footprint.pages,
-        "ready_pages": footprint.ready_pages,
-        "size": footprint.size,
-    }
-
-
 def _hook(origin: str, footprint: Footprint) -> dict[str, object]:
-    return {"origin": int(origin), "footprint": _footprint(footprint)}
+    return {"origin": int(origin), "footprint": asdict(footprint)}
 
 
 def _nested(call: str, result: object) -> dict[str, object]:
