@@ -20,8 +20,8 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,20 +56,6 @@ def folder() -> Path:
 
 
 # -- files of tenants --
-
-
-@dataclass(frozen=True)
-class Order:
-    """One line of a file."""
-
-    number: int
-    day: str
-    product: str
-    quantity: int
-    cents: int
-
-    def line(self) -> str:
-        return f"{self.number},{self.day},{self.product},{self.quantity},{self.cents}\n"
 
 
 def generate(place: Path, seed: int = 7, *, loud_files: int = 300, heavy_orders: int = 150_000) -> dict[str, Any]:
@@ -107,22 +93,16 @@ def _drop(
     path.parent.mkdir(parents=True, exist_ok=True)
     lines, quantity, cents = [",".join(COLUMNS) + "\n"], 0, 0
     for number in range(orders):
-        order = Order(
-            number,
-            f"2026-11-{chance.randint(1, 21):02}",
-            chance.choice(PRODUCTS),
-            chance.randint(1, 40),
-            chance.randint(99, 9_999),
-        )
-        lines.append(order.line())
-        quantity, cents = quantity + order.quantity, cents + order.quantity * order.cents
+        day, product = f"2026-11-{chance.randint(1, 21):02}", chance.choice(PRODUCTS)
+        pieces, price = chance.randint(1, 40), chance.randint(99, 9_999)
+        lines.append(f"{number},{day},{product},{pieces},{price}\n")
+        quantity, cents = quantity + pieces, cents + pieces * price
     data = "".join(lines).encode()
     path.write_bytes(data)
     path.with_suffix(".sum").write_text(f"{orders} {hashlib.sha256(data).hexdigest()}\n")
     sums = {"files": 1, "orders": orders, "quantity": quantity, "cents": cents}
     if counted:
-        total = manifest["tenants"].setdefault(tenant, dict.fromkeys(sums, 0))
-        manifest["tenants"][tenant] = {key: total[key] + sums[key] for key in sums}
+        manifest["tenants"].setdefault(tenant, Counter()).update(sums)
     manifest["files"] += 1
     return {"tenant": tenant, "file": f"{tenant}/{name}.csv", **sums}
 
@@ -229,12 +209,12 @@ def _write_parquet(target: Path, data: bytes) -> None:
 # -- results --
 
 
-def totals(place: Path) -> dict[str, dict[str, int]]:
+def totals(place: Path) -> dict[str, Counter[str]]:
     """Return files, orders, pieces and money of each tenant in the data set."""
     import pyarrow.compute as pc
     from pyarrow import parquet
 
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, Counter[str]] = {}
     for path in sorted((place / "orders").glob("tenant=*/[!.]*.parquet")):
         table = parquet.read_table(path, columns=["quantity", "cents"], partitioning=None)
         sums = {
@@ -244,24 +224,21 @@ def totals(place: Path) -> dict[str, dict[str, int]]:
             "cents": pc.sum(pc.multiply(table["quantity"], table["cents"])).as_py(),
         }
         tenant = path.parent.name.partition("=")[2]
-        total = found.setdefault(tenant, dict.fromkeys(sums, 0))
-        found[tenant] = {key: total[key] + sums[key] for key in sums}
+        found.setdefault(tenant, Counter()).update(sums)
     return found
 
 
 def verify(place: Path, *, with_heavy: bool) -> list[str]:
     """Compare the data set with the manifest; return every difference."""
     manifest = json.loads((place / "manifest.json").read_text())
-    expected: dict[str, Mapping[str, int]] = dict(manifest["tenants"])
+    expected = {tenant: Counter[str](sums) for tenant, sums in manifest["tenants"].items()}
     if with_heavy:
         heavy = manifest["heavy"]
-        before = expected.get(heavy["tenant"], {})
-        expected[heavy["tenant"]] = {
-            key: before.get(key, 0) + heavy[key] for key in ("files", "orders", "quantity", "cents")
-        }
+        sums = {key: heavy[key] for key in ("files", "orders", "quantity", "cents")}
+        expected.setdefault(heavy["tenant"], Counter()).update(sums)
     found = totals(place)
     return [
-        f"{tenant}: {found.get(tenant)} in the data set, {expected.get(tenant)} dropped"
+        f"{tenant}: {dict(found.get(tenant, {}))} in the data set, {dict(expected.get(tenant, {}))} dropped"
         for tenant in sorted({*found, *expected})
         if found.get(tenant) != expected.get(tenant)
     ]
