@@ -24,7 +24,7 @@ from ..engine.rules.characters import visible
 from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.outcome import DONE, Outcome, Yield, check_outcome
 from ..processors import Processor
-from .child import Call, ChildDied, ChildFailed, Outcomes
+from .child import Call, ChildFailed, Outcomes
 from .items import Place, batch_of, batches_of, groups_of, neighbours_of, place_of
 from .terms import JobTerms
 
@@ -140,7 +140,7 @@ class MessageAttempts(Attempts):
             while left := self.left(group, answered):
                 try:
                     yield from self.noted(run(self._call, left), answered)
-                except (ChildDied, ChildFailed) as error:
+                except ChildFailed as error:
                     # The first one without an outcome was being tried when the child ended.
                     died = [(message, Yield(str(error))) for message in self.left(left, answered)[:1]]
                     yield from self.noted(died, answered)
@@ -249,8 +249,8 @@ def _failed(message: Delivery, error: BaseException, terms: JobTerms) -> Yield:
 
 def _shown(error: BaseException, terms: JobTerms) -> BaseException:
     # The text of a child's error is safe to store already.
-    return error if isinstance(error, (ChildDied, ChildFailed)) else failures.loggable(error, terms.log_texts)
+    return error if isinstance(error, ChildFailed) else failures.loggable(error, terms.log_texts)
 
 
 def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, (ChildDied, ChildFailed)) else failures.reason_of(error)
+    return str(error) if isinstance(error, ChildFailed) else failures.reason_of(error)

@@ -17,18 +17,14 @@ Outcomes = Iterator[tuple[Delivery, Outcome]]
 Call = Callable[[Iterable[Delivery]], Outcomes]
 
 
-class ChildDied(Exception):
-    """The child process ended before its work did."""
-
-
 class ChildFailed(Exception):
-    """The call raised in the child; the text is safe to store."""
+    """The call raised in the child process, or the process ended before its work did; the text is safe to store."""
 
 
 def in_child(
     call: Call, messages: Iterable[Delivery], idle: Callable[[], object] | None = None, seconds: float | None = None
 ) -> Outcomes:
-    """Run a call in a child process and yield its outcomes. Raises `ChildDied` if the child ends too early.
+    """Run a call in a child process and yield its outcomes. Raises `ChildFailed` if that fails.
 
     :param idle: called whenever the child has sent nothing for `seconds`
     """
@@ -46,11 +42,11 @@ def in_child(
                     idle()
                     # A helper that native code forked may hold the pipe open after the child has ended.
                     if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) and not stream.poll(0):
-                        raise ChildDied(_ending(child))
+                        raise ChildFailed(_ending(child))
                 try:
                     answer = stream.recv()
                 except (EOFError, OSError, UnpicklingError):
-                    raise ChildDied(_ending(child)) from None
+                    raise ChildFailed(_ending(child)) from None
                 if answer is None:
                     return
                 if isinstance(answer, BaseException):

@@ -579,7 +579,7 @@ def test_a_child_is_gone_when_its_reader_stops(make_ring: MakeRing) -> None:
 def test_a_child_that_ended_is_noticed_while_its_helper_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_native: bool
 ) -> None:
-    from airflow_mq.spark.child import ChildDied, in_child
+    from airflow_mq.spark.child import ChildFailed, in_child
     from airflow_mq.spark.items import messages_of
 
     if is_native:
@@ -611,7 +611,7 @@ def test_a_child_that_ended_is_noticed_while_its_helper_lives(
     try:
         assert next(told)[1] == Done()
         time.sleep(1)
-        with pytest.raises(ChildDied, match="ended with exit code 3"):
+        with pytest.raises(ChildFailed, match="ended with exit code 3"):
             next(told)
         assert time.monotonic() - begun < 20
     finally:
