@@ -35,6 +35,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from ..engine.queue import MessageQueue
+from ..engine.queue.blocks.block import Block
 from ..engine.queue.blocks.reports import collected, ids_fit
 from ..engine.queue.values import Batch, Report
 from ..engine.rules.blob import Reference
@@ -187,9 +188,9 @@ class Folder:
             files.delete_dir(place)
 
 
-def _block_folder(base: str, block: int, token: str) -> Folder:
+def _block_folder(block: Block) -> str:
     # With the token itself, every reader of the folder could report to the block.
-    return Folder(base) / f"block-{block_name(block, token)}"
+    return f"block-{block_name(block)}"
 
 
 def _part_folder(part: Part) -> str:
@@ -207,7 +208,7 @@ def hand_over(queue: MessageQueue, token: str, processors: Processors, part: Par
     If it is repeated for the same block, the existing files stay.
     """
     block = live_block(queue, token)
-    folder = _block_folder(base, block.id, token) / _part_folder(part)
+    folder = Folder(base) / _block_folder(block) / _part_folder(part)
     if "manifest.json" in folder.names():
         return folder.path
     terms = terms_of(queue, block)
@@ -266,7 +267,7 @@ def _has_ended(queue: MessageQueue, number: int, name: str) -> bool:
         block = queue.blocks.get(number)
     except UnknownBlock:
         return False
-    return block.state != "planned" and name == f"block-{block_name(block.id, block.token)}"
+    return block.state != "planned" and name == _block_folder(block)
 
 
 # -- the job's side --

@@ -418,7 +418,7 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         self._left -= block.messages
         self._keep(block)
-        return {"batch": number, "block": block_name(block.id, block.token)}
+        return {"batch": number, "block": block_name(block)}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         if batch_number(end) == batch_number(start):
@@ -470,14 +470,14 @@ class BlockStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _block_of(self, offset: Offset) -> Block | None:
         """Return the live block that an offset names; None if it has ended."""
         block = patiently(partial(self.queue.blocks.live, self._key(batch_number(offset))))
-        return block if block and block_name(block.id, block.token) == offset["block"] else None
+        return block if block and block_name(block) == offset["block"] else None
 
     def _keep(self, block: Block) -> None:
         """Keep the lease of a block, and of no other one."""
         self._stop_keeping()
         keeper = BlockLease(self.queue, block.token, self.checked.lease)
         keeper.start()
-        self._keeper, self._kept = keeper, block_name(block.id, block.token)
+        self._keeper, self._kept = keeper, block_name(block)
 
     def _stop_keeping(self) -> None:
         if self._keeper is not None:

@@ -215,7 +215,7 @@ def terms_of(queue: MessageQueue, block: Block) -> JobTerms:
         largest=bounds.limit,
         log_texts=failures.texts_allowed(),
         block=block.id,
-        block_name=block_name(block.id, block.token),
+        block_name=block_name(block),
         exceptions=exceptions,
         largest_of=largest_of,
         max_attempts=config.max_attempts,
@@ -223,9 +223,9 @@ def terms_of(queue: MessageQueue, block: Block) -> JobTerms:
     )
 
 
-def block_name(block: int, token: str) -> str:
+def block_name(block: Block) -> str:
     """Return a name for the output of a block that no other block of any store has; its token stays a secret."""
-    return f"{block}-{sha256(token.encode()).hexdigest()[:16]}"
+    return f"{block.id}-{sha256(block.token.encode()).hexdigest()[:16]}"
 
 
 def tasks_of(block: Block, terms: JobTerms, processors: Processors, part: Part, width: int) -> list[Task]:

@@ -106,7 +106,7 @@ EDGES: Sequence[Mutation] = (
     ),
     bug(
         "repeated micro-batch gets a block of its own", "spark/source.py",
-        'return block if block and block_name(block.id, block.token) == offset["block"] else None', "return block",
+        'return block if block and block_name(block) == offset["block"] else None', "return block",
         "        log.warning(\n            \"the block of micro-batch %d has ended",
         "        block = self.queue.blocks.plan(self._key(batch_number(end)), lease=self.checked.lease)\n"
         "        self._keep(block)\n        return _shares(self.queue, block.token, self.checked.partitions)\n"
