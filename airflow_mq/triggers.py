@@ -115,9 +115,31 @@ class RingTrigger(BaseEventTrigger):
             async for reading in readings:
                 yield reading
 
-    def readings(self) -> AsyncGenerator[Reading | str, None]:
-        """Return readings of the ring, and with `give_up` the text of an error that lasts."""
-        return readings_of(self.mq_conn_id, self.ring, float(self.poll_interval), self.give_up)
+    async def readings(self) -> AsyncGenerator[Reading | str, None]:
+        """Yield readings of the ring for ever, and with `give_up` the text of an error that lasts.
+
+        A store that cannot be reached is read again after ever longer waits.
+        """
+        retry, seconds, poller = FIRST_RETRY, float(self.poll_interval), Poller(self.mq_conn_id, self.ring)
+        try:
+            while True:
+                try:
+                    async with poller:
+                        while True:
+                            yield await poller.read()
+                            retry = FIRST_RETRY
+                            await poller.sleep(seconds)
+                except Exception as error:
+                    # A secrets backend may raise anything.
+                    where, cause = f"connection {self.mq_conn_id!r}", told_safely(error)
+                    if self.give_up and isinstance(error, LASTING):
+                        yield f"{where}: {cause}"
+                        return
+                    log.warning("could not read %s: %s; trying again in %.0f s", where, cause, retry)
+                await asyncio.sleep(retry)
+                retry = min(retry * 2, LAST_RETRY)
+        finally:
+            poller.close()
 
     async def filter_shared_stream(
         self, shared_stream: AsyncIterator[Reading | str]
@@ -186,35 +208,6 @@ class SetAsideTrigger(RingTrigger):
 
 
 # -- the poller --
-
-
-async def readings_of(
-    mq_conn_id: str, ring: str | None, poll_interval: float, give_up: bool = False
-) -> AsyncGenerator[Reading | str, None]:
-    """Yield readings for ever; retry a store that cannot be reached after ever longer waits.
-
-    :param give_up: end with the text of an error that lasts
-    """
-    retry, poller = FIRST_RETRY, Poller(mq_conn_id, ring)
-    try:
-        while True:
-            try:
-                async with poller:
-                    while True:
-                        yield await poller.read()
-                        retry = FIRST_RETRY
-                        await poller.sleep(poll_interval)
-            except Exception as error:
-                # A secrets backend may raise anything.
-                cause = told_safely(error)
-                if give_up and isinstance(error, LASTING):
-                    yield f"connection {mq_conn_id!r}: {cause}"
-                    return
-                log.warning("could not read connection %r: %s; trying again in %.0f s", mq_conn_id, cause, retry)
-            await asyncio.sleep(retry)
-            retry = min(retry * 2, LAST_RETRY)
-    finally:
-        poller.close()
 
 
 class Poller:

@@ -179,7 +179,7 @@ def test_a_trigger_logs_why_it_cannot_look(
     monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", json.dumps({**fields, "password": "c4n4ry"}))
 
     async def look() -> None:
-        looking = triggers.readings_of("mq_stage", None, 5.0)
+        looking = triggers.QueueReadyTrigger("mq_stage").readings()
         waiting = asyncio.ensure_future(anext(looking))
         while not caplog.records:
             await asyncio.sleep(0.05)
