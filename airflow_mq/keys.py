@@ -37,9 +37,3 @@ def run_of(key: str | None, installation: str | None) -> Run | None:
     run_id, _, task_id = rest.rpartition("/")
     is_own = installation is not None and owner == installation
     return Run(dag_id, run_id) if is_own and dag_id and run_id and task_id else None
-
-
-def task_actor(dag_id: str, task_id: str, person: str | None = None) -> str:
-    """Return a task as the actor of its decisions, with the person who triggered its run."""
-    task = f"{dag_id}.{task_id}"
-    return f"{person} by {task}" if person else task

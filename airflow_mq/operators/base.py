@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
@@ -16,7 +16,7 @@ from airflow_mq.engine.rules.units import check_seconds
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.hooks import MessageQueueHook
 from airflow_mq.installation import installation
-from airflow_mq.keys import Run, block_key, run_of, task_actor
+from airflow_mq.keys import Run, block_key, run_of
 from airflow_mq.observe import lineage, traces
 from airflow_mq.observe.task import TaskObserver
 
@@ -97,11 +97,9 @@ class QueueOperator(Observed, BaseOperator):
         self.mq_conn_id = mq_conn_id
         self.ring = ring
 
-    @contextmanager
-    def opened(self, context: Context, ring: str | None = None) -> Iterator[MessageQueue]:
+    def opened(self, context: Context, ring: str | None = None) -> AbstractContextManager[MessageQueue]:
         """Open the queue; its decisions are recorded under this task."""
-        with open_queue(self.mq_conn_id, self.ring if ring is None else ring, context) as queue:
-            yield queue
+        return open_queue(self.mq_conn_id, self.ring if ring is None else ring, context)
 
 
 @contextmanager
@@ -122,9 +120,10 @@ def server_name(context: Context, task_id: str | None = None) -> str:
 
 
 def actor_of(context: Context) -> str:
-    """Return the actor of a task's decisions."""
-    ti = context["ti"]
-    return task_actor(ti.dag_id, ti.task_id, getattr(context.get("dag_run"), "triggering_user_name", None))
+    """Return a task as the actor of its decisions, with the person who triggered its run."""
+    task = f"{context['ti'].dag_id}.{context['ti'].task_id}"
+    person = getattr(context.get("dag_run"), "triggering_user_name", None)
+    return f"{person} by {task}" if person else task
 
 
 def weight_of(value: GivenWeight, name: str) -> Weight | None:
