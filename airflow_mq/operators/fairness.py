@@ -90,6 +90,3 @@ class CheckFairnessOperator(QueueOperator):
 
 def _badness(figures: OriginFairness) -> tuple[float, ...]:
     return figures.longest_wait, figures.late, abs(figures.error or 0)
-
-
-__all__ = ["CheckFairnessOperator"]

@@ -100,7 +100,7 @@ class ReapPageOperator(QueueOperator):
         self.why = why
 
     def execute(self, context: Context) -> None:
-        page = whole_of(self.page, "page", "a whole number")
+        page = whole_of(self.page, "page")
         if page is None:
             raise AirflowFailException(f"invalid page {self.page!r}: expected a whole number")
         with self.opened(context) as queue:
@@ -166,6 +166,3 @@ def _until(given: datetime | timedelta | float | str | None) -> datetime | timed
         raise AirflowFailException(
             f"invalid until {given!r:.80}: expected a time, such as 2026-12-24T18:00:00Z, or seconds"
         ) from None
-
-
-__all__ = ["HousekeepingOperator", "PauseQueueOperator", "ReapPageOperator", "ResumeQueueOperator"]
