@@ -67,10 +67,8 @@ class HookedQueue(MessageQueue):
         self._report("add_input_asset", None)
         return serviced
 
+    @harmless
     def _report(self, how: str, origin: str | None) -> None:
-        harmless(self._collect)(how, origin)
-
-    def _collect(self, how: str, origin: str | None) -> None:
         named = {"mq_conn_id": self.mq_conn_id, "ring": self.ring, "origin": origin}
         getattr(get_hook_lineage_collector(), how)(context=self.hook, scheme=SCHEME, asset_kwargs=named)
 
