@@ -39,7 +39,8 @@ class MountedLater:
         with self._lock:
             app = self._app
             if app is None:
-                app = self._app = import_module("airflow_mq.api.app").guarded_app()
+                guarded = import_module("airflow_mq.api.access").Guarded
+                app = self._app = guarded(import_module("airflow_mq.api.app").create_app())
             return app
 
     def __repr__(self) -> str:

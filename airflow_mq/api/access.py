@@ -33,6 +33,7 @@ from airflow.api_fastapi.core_api.security import get_user, resolve_user_from_to
 from airflow.configuration import conf
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: Custom view in the auth manager that grants reading messages.
@@ -182,11 +183,9 @@ class Guarded:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                known = {bytes(name).lower() for name, _ in headers}
-                added = {"cache-control": "no-store", **HEADERS}
-                headers += [(n.encode(), v.encode()) for n, v in added.items() if n.encode() not in known]
-                message["headers"] = headers
+                headers = MutableHeaders(scope=message)
+                for name, value in {"cache-control": "no-store", **HEADERS}.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self.app(scope, receive, send_guarded)

@@ -15,13 +15,12 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.types import ASGIApp
 
 from airflow_mq import __version__
 from airflow_mq.settings import number
 
 from . import blocks, exports, messages, queues, ring, set_aside, settings, usage
-from .access import Guarded, Reader
+from .access import Reader
 from .runs import is_dag_paused
 from .schemas import REFUSALS, Schema
 from .stores import Store, connection_ids, described, is_listed
@@ -58,11 +57,6 @@ class Me(Schema):
     can: Permissions
     execute_dag: ExecuteDag
     refresh_seconds: int
-
-
-def guarded_app() -> ASGIApp:
-    """Return the application behind its guard, as ASGI."""
-    return Guarded(create_app())
 
 
 def create_app() -> FastAPI:
@@ -110,12 +104,8 @@ def stores(user: Reader) -> list[Store]:
 
 def openapi(request: Request, user: Reader) -> JSONResponse:
     """Return the OpenAPI description of this API."""
-    return JSONResponse(describe(request.app))
-
-
-def describe(app: FastAPI) -> dict[str, object]:
-    """Return the OpenAPI description of the application."""
-    return get_openapi(title=app.title, version=app.version, routes=app.routes)
+    app = request.app
+    return JSONResponse(get_openapi(title=app.title, version=app.version, routes=app.routes))
 
 
 def response_schemas(app: FastAPI) -> dict[str, object]:
