@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import getincrementaldecoder
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -102,12 +103,10 @@ def preview(payload: bytes) -> Payload:
 
 def _text(data: bytes, truncated: bool) -> str | None:
     """Decode UTF-8; the last character may have been cut in two."""
-    for end in range(len(data), max(len(data) - (4 if truncated else 1), -1), -1):
-        try:
-            return data[:end].decode("utf-8")
-        except UnicodeDecodeError:
-            continue
-    return None
+    try:
+        return getincrementaldecoder("utf-8")().decode(data, final=not truncated)
+    except UnicodeDecodeError:
+        return None
 
 
 def _json(text: str) -> object:
@@ -115,23 +114,15 @@ def _json(text: str) -> object:
     try:
         value = json.loads(text, parse_int=_exact)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        return value if _depth(value) <= DEEPEST else None
     except (ValueError, RecursionError):
         return None
-    return None if _is_deep(value) else value
 
 
-def _is_deep(value: object) -> bool:
-    """Return whether a JSON value has more than `DEEPEST` levels."""
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [part for container in level for part in _parts(container)]
-    return bool(level)
-
-
-def _parts(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+def _depth(value: object) -> int:
+    """Return the number of levels of a JSON value."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, parts), default=0)
 
 
 def _exact(text: str) -> int:
