@@ -52,7 +52,6 @@ _NAME = re.compile(r"[a-z0-9_-]{1,40}")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 #: Spark options that the job sets itself.
 _RESERVED = ("application", "application_args", "task_id")
-_FIELDS = ("name", "function", "origins", "shape", "where", "codec", "split", "spark")
 
 
 class Part(TypedDict):
@@ -92,9 +91,7 @@ class Processor:
 
     def __post_init__(self) -> None:
         if not _is_text(self.name, _NAME):
-            raise InvalidInput(
-                f"invalid name of a processor {_short(self.name)}: expected 1 to 40 of a-z, 0-9, _ and -"
-            )
+            raise InvalidInput(f"invalid name of a processor {self.name!r:.80}: expected 1 to 40 of a-z, 0-9, _ and -")
         if not _is_text(self.function, _FUNCTION):
             raise self._invalid("function", self.function, "module:function, for example shop.orders:process")
         self._check_origins()
@@ -102,13 +99,13 @@ class Processor:
         self._check_choice("where", WHERE)
         if self.where == "in place" and self.shape == "dataframe":
             raise InvalidInput(f"processor {self.name!r} cannot run in place: shape 'dataframe' requires Spark")
-        if not _is_whole(self.split) or not 1 <= self.split <= MOST_SPLIT:
+        if type(self.split) is not int or not 1 <= self.split <= MOST_SPLIT:
             raise self._invalid("split", self.split, f"a whole number from 1 to {MOST_SPLIT}")
         self._check_codec()
         self._check_spark()
 
     def _invalid(self, what: str, value: object, expected: str) -> InvalidInput:
-        return InvalidInput(f"invalid {what} {_short(value)} of processor {self.name!r}: expected {expected}")
+        return InvalidInput(f"invalid {what} {value!r:.80} of processor {self.name!r}: expected {expected}")
 
     def _check_codec(self) -> None:
         if self.codec is None:
@@ -148,26 +145,24 @@ class Processor:
 
     def to_plain(self) -> dict[str, object]:
         """Return the processor as plain JSON, without default values."""
-        values = {name: getattr(self, name) for name in _FIELDS}
-        plain = {**values, "origins": list(self.origins), "spark": dict(self.spark)}
-        default = {**_DEFAULTS, "origins": ["*"]}
-        return {name: value for name, value in plain.items() if name not in default or value != default[name]}
+        default = vars(Processor(self.name, self.function))
+        given = {name: value for name, value in vars(self).items() if value != default[name]}
+        origins = {"origins": list(self.origins)} if "origins" in given else {}
+        return {"name": self.name, "function": self.function, **given, **origins}
 
     @classmethod
     def from_plain(cls, plain: object) -> Processor:
         """Return the processor that `to_plain` or a person wrote."""
         if not isinstance(plain, Mapping):
-            raise InvalidInput(f"invalid processor {_short(plain)}: expected an object with name and function")
-        unknown = [str(key) for key in plain if key not in _FIELDS]
+            raise InvalidInput(f"invalid processor {plain!r:.80}: expected an object with name and function")
+        known = cls.__dataclass_fields__
+        unknown = [str(key) for key in plain if key not in known]
         if unknown:
-            raise InvalidInput(f"unknown field of a processor {', '.join(unknown)[:80]}: expected {', '.join(_FIELDS)}")
+            raise InvalidInput(f"unknown field of a processor {', '.join(unknown)[:80]}: expected {', '.join(known)}")
         missing = [name for name in ("name", "function") if name not in plain]
         if missing:
-            raise InvalidInput(f"processor {_short(plain.get('name', '?'))} has no {' and no '.join(missing)}")
+            raise InvalidInput(f"processor {plain.get('name', '?')!r:.80} has no {' and no '.join(missing)}")
         return cls(**plain)
-
-
-_DEFAULTS: dict[str, object] = {"shape": "message", "where": "spark", "codec": None, "split": 1, "spark": {}}
 
 
 class Processors:
@@ -188,7 +183,7 @@ class Processors:
                 raise InvalidInput(f"invalid processor ({type(given).__name__}): expected a Processor object")
         if unrouted not in UNROUTED:
             raise InvalidInput(
-                f"invalid unrouted {_short(unrouted)}: expected {', '.join(map(repr, UNROUTED[:-1]))} or 'refuse'"
+                f"invalid unrouted {unrouted!r:.80}: expected {', '.join(map(repr, UNROUTED[:-1]))} or 'refuse'"
             )
         self._named = {processor.name: processor for processor in self.all}
         if len(self._named) < len(self.all):
@@ -218,7 +213,7 @@ class Processors:
         try:
             return self._named[name]
         except KeyError:
-            raise InvalidInput(f"unknown processor {_short(name)}: expected {', '.join(self._named)}") from None
+            raise InvalidInput(f"unknown processor {name!r:.80}: expected {', '.join(self._named)}") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Processors) and (self.all, self.unrouted) == (other.all, other.unrouted)
@@ -261,8 +256,8 @@ class Processors:
         :param share_below: processors with few messages share a job up to this many messages together; more than this
             justify a further job.
         """
-        if not _is_whole(share_below) or share_below < 0:
-            raise InvalidInput(f"invalid share_below {_short(share_below)}: expected a number of messages")
+        if type(share_below) is not int or share_below < 0:
+            raise InvalidInput(f"invalid share_below {share_below!r:.80}: expected a number of messages")
         routed: dict[str, dict[str, int]] = {processor.name: {} for processor in self.all}
         for origin, count in counts.items():
             processor = self.route(origin) if count > 0 else None
@@ -390,11 +385,3 @@ def _read_toml(text: str) -> object:
 
 def _is_text(value: object, pattern: re.Pattern[str]) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _short(value: object) -> str:
-    return repr(value)[:80]
