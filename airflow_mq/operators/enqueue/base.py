@@ -34,8 +34,6 @@ OriginOf = Callable[[Any], str]
 Addressed = tuple[str, bytes | Message]
 #: Scope of a message's own key: every sender to its origin, or one task of one run.
 SCOPES = RING, RUN = "ring", "run"
-#: Key, weight, headers and priority of a message without any.
-NO_OPTIONS = (None, None, None, None)
 
 
 class File(NamedTuple):
@@ -214,7 +212,7 @@ class EnqueueOperator(QueueOperator):
             weight = None if fields.get("weight") is None else weight_of(fields["weight"], "weight of a message")
             options = key, weight, fields.get("headers"), fields.get("priority")
             data = as_bytes(payload)
-            yield above + sourced.origin, data if options == NO_OPTIONS else Message(data, *options)
+            yield above + sourced.origin, Message(data, *options) if any(one is not None for one in options) else data
 
     def _key(self, base: str, sourced: Sourced, number: int) -> Any:
         """Return the idempotency key of a message, or None.
