@@ -119,8 +119,6 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         self._store: dict[str, str] = {}
         self._trace: dict[str, str] = {}
         self._client: ConnectClient | None = None
-        #: Environment of the job that marks its own lines.
-        self._mark: dict[str, str] = {}
         self._listener: JobListener | None = None
 
     def execute(self, context: Context) -> None:
@@ -180,7 +178,6 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
 
     def _submit(self, context: Context) -> None:
         self._listener = listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))
-        self._mark = listener.environment
         server = server_of(BaseHook.get_connection(self.spark_conn_id), self.spark_conn_id)
         try:
             if server is None:
@@ -219,7 +216,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
             self.log.warning("A Spark Connect server has its own settings; ignored here: %s.", ", ".join(unused))
         self.log.info("The job runs on the Spark Connect server %s.", server.address)
         env_vars = {name: str(value) for name, value in self._options.get("env_vars", {}).items()}
-        environment = {**env_vars, **server.environment, **self._trace, **self._store, **self._mark}
+        environment = {**env_vars, **server.environment, **self._trace, **self._store, **listener.environment}
         self._client = ConnectClient([self.application, *self.application_args], environment, self.log)
         self._client.run(listener)
 
@@ -227,7 +224,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
         """Return a hook with the job's secrets, for the master that the connection names."""
         connection = BaseHook.get_connection(self.spark_conn_id)
         hook = MessageSparkHook(
-            secrets={**self._store, **self._mark},
+            secrets={**self._store, **(self._listener.environment if self._listener else {})},
             trace=self._trace,
             listener=self._listener,
             small=self.part["messages"] < SMALL,
