@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-N = TypeVar("N", int, float)
+from typing import Any
 
 #: Variables with the address of the store and the token of the block.
 STORE, BLOCK = "AIRFLOW_MQ_STORE", "AIRFLOW_MQ_BLOCK"
@@ -20,7 +18,8 @@ REFUSED = os.EX_TEMPFAIL
 NOT_LOADED = os.EX_CONFIG
 #: Prefix of the lines that the job itself prints.
 PREFIX = "airflow_mq: "
-NAMES = ("ring", "routes", "processors", "part", "parts", "lease", "exchange")
+#: Arguments that are numbers.
+NUMBERS: dict[str, type[int] | type[float]] = {"part": int, "parts": int, "lease": float}
 
 
 @dataclass(frozen=True)
@@ -39,33 +38,24 @@ class Arguments:
     def read(cls, words: Sequence[str]) -> Arguments:
         """Read `--name value` and `--name=value`; a value may begin with dashes."""
         values: dict[str, str] = {}
-        left = list(words)
+        left, names = list(words), cls.__dataclass_fields__
         while left:
             name, is_whole, value = left.pop(0).partition("=")
-            if not name.startswith("--") or name[2:] not in NAMES:
-                raise ValueError(f"unknown {name[:40]!r}: expected --{', --'.join(NAMES)}")
+            if not name.startswith("--") or name[2:] not in names:
+                raise ValueError(f"unknown {name[:40]!r}: expected --{', --'.join(names)}")
             if not is_whole and not left:
                 raise ValueError(f"{name} needs a value")
             values[name[2:]] = value if is_whole else left.pop(0)
         for name in ("routes", "processors"):
             if not values.get(name):
                 raise ValueError(f"--{name} is missing")
-        return cls(
-            values["routes"],
-            values["processors"].split(","),
-            values.get("ring", "default"),
-            _number(int, values.get("part", "0"), "part"),
-            _number(int, values.get("parts", "1"), "parts"),
-            _number(float, values["lease"], "lease") if "lease" in values else None,
-            values.get("exchange"),
-        )
-
-
-def _number(kind: Callable[[str], N], text: str, name: str) -> N:
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"invalid --{name} {text[:40]!r}: expected a number") from None
+        read: dict[str, Any] = {**values, "processors": values["processors"].split(",")}
+        for name in NUMBERS.keys() & values.keys():
+            try:
+                read[name] = NUMBERS[name](values[name])
+            except ValueError:
+                raise ValueError(f"invalid --{name} {values[name][:40]!r}: expected a number") from None
+        return cls(**read)
 
 
 def print_line(text: str) -> None:

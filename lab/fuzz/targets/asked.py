@@ -18,7 +18,7 @@ from airflow_mq.engine.rules.errors import InvalidInput
 from airflow_mq.engine.rules.message import Address
 from airflow_mq.engine.rules.weight import Weight
 from airflow_mq.processors import Processors
-from airflow_mq.spark.arguments import NAMES, Arguments
+from airflow_mq.spark.arguments import Arguments
 
 from ..draw import Draw
 from ..target import LONGEST, Target, attempt
@@ -78,7 +78,7 @@ def check_processors(data: bytes) -> None:
     if data[:2] == b"--":
         words = data.decode("utf-8", "surrogateescape").split(" ")
         read = attempt(lambda: Arguments.read(words), ValueError)
-        assert all(isinstance(getattr(read, name), (str, list, int, float, type(None))) for name in NAMES)
+        assert all(isinstance(value, (str, list, int, float, type(None))) for value in vars(read).values())
         return
     found = attempt(lambda: Processors.from_json(data), InvalidInput)
     assert Processors.from_json(found.to_json()) == found
