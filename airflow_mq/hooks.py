@@ -6,11 +6,11 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, TimeoutError
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from queue import Empty, SimpleQueue
 from shlex import quote
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -256,20 +256,17 @@ def told_safely(error: Exception) -> str:
 
 def _within(seconds: float, look: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
     """Return the result of `look` within `seconds`: name servers and disks have no timeout of their own."""
-    answers: SimpleQueue[tuple[bool, str] | Exception] = SimpleQueue()
+    found: Future[tuple[bool, str]] = Future()
 
     def work() -> None:
         try:
             with within(seconds):
-                answers.put(look())
+                found.set_result(look())
         except Exception as error:
-            answers.put(error)
+            found.set_exception(error)
 
     Thread(target=work, name="airflow-mq-test-connection", daemon=True).start()
     try:
-        answer = answers.get(timeout=seconds)
-    except Empty:
+        return found.result(seconds)
+    except TimeoutError:
         raise StoreUnreachable() from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
