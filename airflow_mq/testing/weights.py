@@ -9,10 +9,9 @@ affects all steps alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
-from statistics import median, quantiles
+from statistics import quantiles
 from time import perf_counter
 
 from ..engine.queue import MessageQueue
@@ -81,12 +80,9 @@ def measure(
                     found[step].append(1000 * seconds)
         finally:
             store.close()
-    return [_measured(step, times) for step, times in found.items()]
-
-
-def _measured(step: str, times: Sequence[float]) -> Measured:
-    low, _, high = quantiles(times, n=4)
-    return Measured(step, max(median(times), 0.0), max(low, 0.0), max(high, 0.0), METHODS[step])
+    # The second quartile is the median.
+    quartiles = {step: [max(quartile, 0.0) for quartile in quantiles(times, n=4)] for step, times in found.items()}
+    return [Measured(step, middle, low, high, METHODS[step]) for step, (low, middle, high) in quartiles.items()]
 
 
 def costs_of(measured: Sequence[Measured], per_millisecond: int = 1) -> Costs:
@@ -109,14 +105,13 @@ class _Bench:
         )
         self.number = 0
 
-    @contextmanager
-    def ring(self, **settings: object) -> Iterator[MessageQueue]:
+    def ring(self, **settings: object) -> MessageQueue:
         """Create a ring with these settings."""
         self.number += 1
         name = f"r{self.number}"
         with_settings = RingConfig.from_json({**self.config.to_json(), **settings})
         MessageQueue(self.store).admin.create_ring(name, with_settings)
-        yield MessageQueue(self.store, name, actor="measuring")
+        return MessageQueue(self.store, name, actor="measuring")
 
     def once(self) -> dict[str, float]:
         """Take every step once; return their times in seconds."""
@@ -142,64 +137,59 @@ class _Bench:
         }
 
     def empty(self) -> float:
-        with self.ring() as queue:
-            return _block(queue)
+        return _block(self.ring())
 
     def of_one_queue(self, messages: int, **settings: object) -> float:
-        with self.ring(**settings) as queue:
-            queue.enqueue_messages("a", [bytes(SIZE)] * messages)
-            _knit(queue)
-            return _block(queue)
+        queue = self.ring(**settings)
+        queue.enqueue_messages("a", [bytes(SIZE)] * messages)
+        _knit(queue)
+        return _block(queue)
 
     def paused(self) -> float:
-        with self.ring() as queue:
-            self._fill(queue)
-            _knit(queue)
-            for number in range(QUEUES):
-                queue.admin.pause(f"q{number}")
-            return _block(queue)
+        queue = self.filled()
+        for number in range(QUEUES):
+            queue.admin.pause(f"q{number}")
+        return _block(queue)
 
     def emptied(self, *, knit: bool) -> float:
-        with self.ring() as queue:
-            self._fill(queue)
-            if knit:
-                _knit(queue)
-            return _block(queue)
+        return _block(self.filled(knit=knit))
 
     def halved(self) -> float:
         """Time a block in which the second message of each queue fits a block, but not the rest of this one."""
-        with self.ring() as queue:
-            limit = Weight(QUEUES, 1 << 40)
-            two = [Message(bytes(SIZE)), Message(bytes(SIZE), weight=limit)]
-            queue.enqueue_messages([(f"q{number}", message) for number in range(QUEUES) for message in two])
-            _knit(queue)
-            return _block(queue, limit)
+        queue, limit = self.ring(), Weight(QUEUES, 1 << 40)
+        two = [Message(bytes(SIZE)), Message(bytes(SIZE), weight=limit)]
+        queue.enqueue_messages([(f"q{number}", message) for number in range(QUEUES) for message in two])
+        _knit(queue)
+        return _block(queue, limit)
 
     def headed(self) -> float:
-        with self.ring() as queue:
-            self._fill(queue)
-            _knit(queue)
-            return _timed(lambda: queue.admin.force_set_head(f"q{QUEUES // 2}"))
+        queue = self.filled()
+        return _timed(lambda: queue.admin.force_set_head(f"q{QUEUES // 2}"))
 
     def executed(self) -> tuple[float, float]:
-        with self.ring(service_weight=[4, 1 << 40]) as queue:
-            queue.enqueue_messages("a", [bytes(SIZE)] * 2, weight=Weight(5, 0))
-            _block(queue)
-            first, second = (Address("a", 0, index) for index in (0, 1))
-            return (
-                _timed(lambda: queue.execute_overweight(first, _nothing)),
-                _timed(lambda: queue.execute_overweight(second, _nothing)),
-            )
+        queue = self.ring(service_weight=[4, 1 << 40])
+        queue.enqueue_messages("a", [bytes(SIZE)] * 2, weight=Weight(5, 0))
+        _block(queue)
+        first, second = (Address("a", 0, index) for index in (0, 1))
+        return (
+            _timed(lambda: queue.execute_overweight(first, _nothing)),
+            _timed(lambda: queue.execute_overweight(second, _nothing)),
+        )
 
     def reaped(self) -> float:
-        with self.ring(heap_size=SIZE + 12) as queue:
-            queue.enqueue_messages("a", [bytes(SIZE)] * 4)
-            _knit(queue)
-            queue.sweep_queue("a")
-            return _timed(lambda: queue.reap_page("a", 0))
+        queue = self.ring(heap_size=SIZE + 12)
+        queue.enqueue_messages("a", [bytes(SIZE)] * 4)
+        _knit(queue)
+        queue.sweep_queue("a")
+        return _timed(lambda: queue.reap_page("a", 0))
 
-    def _fill(self, queue: MessageQueue) -> None:
+    def filled(self, *, knit: bool = True) -> MessageQueue:
+        """Create a ring of queues of one message, knit or not."""
+        queue = self.ring()
         queue.enqueue_messages([(f"q{number}", bytes(SIZE)) for number in range(QUEUES)])
+        if knit:
+            _knit(queue)
+        return queue
 
 
 def _nothing(delivery: object) -> None:
