@@ -8,12 +8,10 @@ from airflow_mq.provider import CONNECTION_TYPE as SECTION
 
 
 def text(name: str, default: str = "") -> str:
-    """Return an option that is text."""
     return str(conf.get(SECTION, name, fallback=default) or "")
 
 
 def number(name: str, default: int) -> int:
-    """Return an option that is a whole number."""
     return int(conf.getint(SECTION, name, fallback=default))
 
 

@@ -225,7 +225,6 @@ class Poller:
 
     @property
     def queue(self) -> MessageQueue:
-        """The open queue."""
         assert self._queue is not None
         return self._queue
 
@@ -294,7 +293,6 @@ class Poller:
         return connection
 
     async def read(self) -> Reading:
-        """Read the ring once."""
         reading = await self._in_thread(lambda: read_ring(self.queue))
         if time.monotonic() - self._sent_at >= metrics.WATCH_EVERY:
             self._sent_at = time.monotonic()

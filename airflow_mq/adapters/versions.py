@@ -48,7 +48,6 @@ def version_tag(about: Mapping[str, Any]) -> str:
 
 
 def protocols_of(files: AbstractFileSystem) -> tuple[str, ...]:
-    """Return the protocols of a file system."""
     return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
 
 

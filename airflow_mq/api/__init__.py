@@ -30,7 +30,6 @@ class MountedLater:
         self._lock = Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
         await self.app(scope, receive, send)
 
     @property

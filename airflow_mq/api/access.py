@@ -179,7 +179,6 @@ class Guarded:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":

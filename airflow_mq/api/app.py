@@ -60,7 +60,6 @@ class Me(Schema):
 
 
 def create_app() -> FastAPI:
-    """Return the application."""
     app = FastAPI(title="airflow_mq", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     api = APIRouter(prefix="/api/v1", responses=REFUSALS)
     api.add_api_route("/me", me, methods=["GET"])
@@ -103,7 +102,6 @@ def stores(user: Reader) -> list[Store]:
 
 
 def openapi(request: Request, user: Reader) -> JSONResponse:
-    """Return the OpenAPI description of this API."""
     app = request.app
     return JSONResponse(get_openapi(title=app.title, version=app.version, routes=app.routes))
 

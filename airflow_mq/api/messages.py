@@ -120,7 +120,6 @@ def _json(text: str) -> object:
 
 
 def _depth(value: object) -> int:
-    """Return the number of levels of a JSON value."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + max(map(_depth, parts), default=0)
 
@@ -184,5 +183,4 @@ def events(
 
 
 def moment_of(event: rules.Event) -> datetime | None:
-    """Return the time of an event."""
     return None if event.at is None else datetime.fromtimestamp(event.at, timezone.utc)

@@ -142,7 +142,6 @@ class Settling:
             self.answers = self.queue.blocks.reported(block)
 
     def settled(self, result: Serviced, summary: Summary) -> None:
-        """Observe the result of the block."""
         planned_at = self.planned_at
         seconds = None if planned_at is None else (datetime.now(timezone.utc) - planned_at).total_seconds()
         if not self.has_ended:

@@ -37,7 +37,6 @@ Runner = Callable[[Call, Iterable[Delivery]], Outcomes]
 
 
 def run_here(call: Call, messages: Iterable[Delivery]) -> Outcomes:
-    """Run a call in this process."""
     return call(messages)
 
 

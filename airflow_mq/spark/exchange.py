@@ -156,7 +156,6 @@ class Folder:
             self.write(name, file)
 
     def read(self, name: str) -> bytes:
-        """Read a file."""
         files, place = self._place
         try:
             with files.open_input_stream(f"{place}/{name}") as stream:
@@ -290,7 +289,6 @@ class FolderChannel:
             raise InvalidInput(f"invalid manifest in {self.path} ({error}): hand the part over again") from None
 
     def terms(self) -> JobTerms:
-        """Return the terms of the block."""
         with self.manifest() as manifest:
             terms = manifest["manner"]
             largest, largest_of, (most, permit, most_headers) = terms["largest"], terms["largest_of"], terms["bounds"]

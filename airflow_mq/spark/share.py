@@ -78,7 +78,6 @@ class Reported(Tally):
     refused: str | None = None
 
     def count(self, outcome: Outcome) -> None:
-        """Count one outcome."""
         if isinstance(outcome, Done):
             self.processed += 1
         elif isinstance(outcome, (Yield, Overweight)):

@@ -66,7 +66,6 @@ class StoreChannel:
     token: str = field(repr=False)
 
     def connect(self) -> MessageQueue:
-        """Open the queue."""
         return patiently(lambda: MessageQueue(self.uri, self.ring, busy_timeout=BUSY_TIMEOUT))
 
     @contextmanager

@@ -356,7 +356,6 @@ def replay_files(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
     parser = argparse.ArgumentParser(
         "python -m airflow_mq.testing.conformance", description=__doc__.split("\n")[0] if __doc__ else None
     )

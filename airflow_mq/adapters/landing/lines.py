@@ -121,17 +121,14 @@ class Stretch:
         return self._file.seekable()
 
     def tell(self) -> int:
-        """Return the position in the stretch."""
         return self._place
 
     def seek(self, place: int) -> int:
-        """Move to a position in the stretch."""
         self._file.seek(self._start + place)
         self._place = place
         return place
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Stretch:

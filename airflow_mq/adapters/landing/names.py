@@ -27,7 +27,6 @@ def bytes_of(text: str) -> int:
 
 
 def digest(text: str) -> str:
-    """Return a short hash of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 

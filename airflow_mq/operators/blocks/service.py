@@ -161,5 +161,4 @@ class ServiceQueuesOperator(Servicing, QueueOperator):
 
 
 def serviced_as_xcom(serviced: Serviced) -> dict[str, object]:
-    """Return the result of servicing as plain values."""
     return {**vars(serviced), "weight": list(serviced.weight)}

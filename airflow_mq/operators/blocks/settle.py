@@ -228,7 +228,6 @@ def part_names(context: Context, plan_task_id: str, process_task_id: str) -> dic
 
 
 def summary_of(planned: PlannedBlock, result: Serviced) -> Summary:
-    """Return the summary of a settled block."""
     return Summary(
         block=planned["id"],
         ring=planned["ring"],

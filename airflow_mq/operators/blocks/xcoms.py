@@ -51,7 +51,6 @@ class Summary(TypedDict):
 
 
 def block_as_xcom(queue: MessageQueue, block: Block, trace: Mapping[str, str] | None = None) -> PlannedBlock:
-    """Return a block as an XCom."""
     planned = PlannedBlock(
         id=block.id,
         token=block.token,

@@ -71,7 +71,6 @@ class JobListener:
             yield line
 
     def hear(self, line: str) -> None:
-        """Read one line."""
         if match := DRIVER.search(line):
             self._listening = False
             self._learn(*match.groups())
