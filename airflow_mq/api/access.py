@@ -31,6 +31,8 @@ from airflow.api_fastapi.auth.managers.models.resource_details import (
 )
 from airflow.api_fastapi.core_api.security import get_user, resolve_user_from_token
 from airflow.configuration import conf
+from airflow.models import Connection
+from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import MutableHeaders
@@ -90,23 +92,19 @@ class SignedIn:
         return self._may_with_dag(dag_id, "GET", DagAccessEntity.XCOM)
 
     def _may_with_dag(self, dag_id: str, method: Literal["GET", "POST"], entity: DagAccessEntity) -> bool:
-        details = DagDetails(id=dag_id, **_team("dag", dag_id))
+        details = DagDetails(id=dag_id, **_team(DagModel, dag_id))
         return bool(
             get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=self.user)
         )
 
     def _may_use(self, conn_id: str, method: Literal["GET", "PUT"]) -> bool:
-        details = ConnectionDetails(conn_id=conn_id, **_team("connection", conn_id))
+        details = ConnectionDetails(conn_id=conn_id, **_team(Connection, conn_id))
         return bool(get_auth_manager().is_authorized_connection(method=method, details=details, user=self.user))
 
 
-def _team(kind: str, name: str) -> dict[str, str | None]:
+def _team(model: type[DagModel | Connection], name: str) -> dict[str, str | None]:
     """Return the team of a DAG or connection as a keyword argument, if this Airflow has teams."""
-    if kind == "dag":
-        from airflow.models.dag import DagModel as Model
-    else:
-        from airflow.models.connection import Connection as Model
-    find = getattr(Model, "get_team_name", None)
+    find = getattr(model, "get_team_name", None)
     return {} if find is None else {"team_name": find(name)}
 
 
@@ -114,7 +112,7 @@ def team_of(conn_id: str) -> str | None:
     """Return the team that owns a connection, or None: it has none, or this Airflow has no teams."""
     if not conf.getboolean("core", "multi_team", fallback=False):
         return None
-    return _team("connection", conn_id).get("team_name")
+    return _team(Connection, conn_id).get("team_name")
 
 
 async def signed_in(
