@@ -135,16 +135,12 @@ async def index(
 
 async def static(path: str) -> Response:
     """Serve a file of the built page; it contains no data, so it needs no login."""
-    found = _files().get(path)
+    # A requested path is never opened.
+    there = (file for file in BUILT.rglob("*") if file.suffix in KINDS and file.is_file() and not file.is_symlink())
+    found = next((file for file in there if file.relative_to(BUILT).as_posix() == path), None)
     if found is None:
         raise HTTPException(404, "no such file" if BUILT.is_dir() else NOT_BUILT)
     return FileResponse(found, media_type=KINDS[found.suffix], headers={"cache-control": "no-cache"})
-
-
-def _files() -> dict[str, Path]:
-    """Return the existing files by path: a requested path is never opened."""
-    there = (path for path in BUILT.rglob("*") if path.suffix in KINDS and path.is_file() and not path.is_symlink())
-    return {path.relative_to(BUILT).as_posix(): path for path in there}
 
 
 async def _not_understood(request: Request, error: Exception) -> JSONResponse:
