@@ -110,15 +110,12 @@ class MessageQueueHook(BaseHook):
         """
         from sqlalchemy import create_engine
 
-        address = self.address()
-        if address.path is not None:
-            return create_engine("sqlite:///a file", creator=partial(_open_file, address), **(engine_kwargs or {}))
-
         from airflow_mq.engine.store.postgres import plain_connection
 
-        return create_engine(
-            "postgresql+psycopg://", creator=partial(plain_connection, address), **(engine_kwargs or {})
-        )
+        address = self.address()
+        is_file = address.path is not None
+        url, connect = ("sqlite:///a file", _open_file) if is_file else ("postgresql+psycopg://", plain_connection)
+        return create_engine(url, creator=partial(connect, address), **(engine_kwargs or {}))
 
     def get_conn(self) -> MessageQueue:
         """Open the queue; every hook has this name for it."""
