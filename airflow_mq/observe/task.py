@@ -99,14 +99,6 @@ class TaskObserver:
         else:
             metrics.watched(self.queue)
 
-    def settling(self, token: str, trace: Carrier | None = None) -> Settling:
-        """Observe a block that is about to settle.
-
-        :param trace: the context of the block's trace
-        """
-        self.claimed(token)
-        return Settling(self, token, trace)
-
     def lineage(self, sources: Iterable[lineage.Source] = ()) -> OperatorLineage | None:
         """Return the lineage of what was observed."""
         return None if self.touched is None else lineage.completed(self.touched, sources)
@@ -122,9 +114,13 @@ class TaskObserver:
 
 
 class Settling:
-    """Observer of a block that settles: it reads what settling may delete."""
+    """Observer of a block that is about to settle: it reads what settling may delete.
+
+    :param trace: the context of the block's trace
+    """
 
     def __init__(self, task: TaskObserver, token: str, trace: Carrier | None) -> None:
+        task.claimed(token)
         self.task, self.queue, self.trace, self.began = task, task.queue, trace, traces.now()
         self.planned_at: datetime | None = None
         #: Whether the block had ended before, as when its task is retried or cleared.

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
+from airflow_mq.observe.task import Settling
 from airflow_mq.operators.base import RETURNED, QueueOperator, key_of, server_name, whole_of
 from airflow_mq.operators.blocks.xcoms import PlannedBlock, Summary, block_as_xcom, exchange_at, refuse_unknown_tasks
 from airflow_mq.processors import AnyProcessors, Processors
@@ -160,7 +161,7 @@ class SettleBlockOperator(QueueOperator):
     def _settle_block(
         self, queue: MessageQueue, planned: PlannedBlock, trace: Mapping[str, str] | None = None
     ) -> Summary:
-        observed = self.observe(queue).settling(str(planned["token"]), trace)
+        observed = Settling(self.observe(queue), str(planned["token"]), trace)
         result = queue.blocks.settle(planned["token"])
         summary = summary_of(planned, result)
         self.log.info("%s", readable(summary))
