@@ -10,7 +10,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from glob import escape
 from pathlib import Path
@@ -33,12 +33,9 @@ _FILE = ".measure-"
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
-@contextmanager
-def beside(address: StoreAddress) -> Iterator[StoreAddress]:
+def beside(address: StoreAddress) -> AbstractContextManager[StoreAddress]:
     """Open an empty store in the same place as this one."""
-    make = _sqlite_beside if address.driver == "sqlite" else _postgres_beside
-    with make(address) as made:
-        yield made
+    return _sqlite_beside(address) if address.driver == "sqlite" else _postgres_beside(address)
 
 
 @contextmanager
