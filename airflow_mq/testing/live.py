@@ -187,13 +187,11 @@ class LiveAirflow:
 
     def wait_dag(self, dag_id: str, timeout: float = START_SECONDS) -> None:
         """Wait until the DAG's file was parsed."""
-
-        def known() -> bool:
-            with contextlib.suppress(Refused):
-                return bool(self.get(f"dags/{dag_id}"))
-            return False
-
-        self._until(known, timeout, lambda: f"DAG {dag_id} is not there; {self.import_errors() or 'no import error'}")
+        self._until(
+            lambda: bool(self.get(f"dags/{dag_id}")),
+            timeout,
+            lambda: f"DAG {dag_id} is not there; {self.import_errors() or 'no import error'}",
+        )
 
     def import_errors(self) -> list[str]:
         """Return the errors of parsing DAG files."""
@@ -221,14 +219,10 @@ class LiveAirflow:
 
     def wait(self, dag_id: str, run_id: str, timeout: float = 300.0) -> str:
         """Wait for the end of a run, and return its state."""
-
-        def ended() -> bool:
-            with contextlib.suppress(OSError, Refused):
-                return self.state(dag_id, run_id) in ENDED
-            return False
-
         self._until(
-            ended, timeout, lambda: f"run {run_id} of {dag_id} does not end: {self._task_states(dag_id, run_id)}"
+            lambda: self.state(dag_id, run_id) in ENDED,
+            timeout,
+            lambda: f"run {run_id} of {dag_id} does not end: {self._task_states(dag_id, run_id)}",
         )
         return self.state(dag_id, run_id)
 
@@ -266,12 +260,9 @@ class LiveAirflow:
         wanted, found = set(states), dict[str, Any]()
 
         def there() -> bool:
-            with contextlib.suppress(OSError, Refused):
-                for task in self.tasks(dag_id, run_id):
-                    if task["task_id"] == task_id and task["state"] in wanted:
-                        found.update(task)
-                        return True
-            return False
+            tasks = self.tasks(dag_id, run_id)
+            found.update(next((one for one in tasks if one["task_id"] == task_id and one["state"] in wanted), {}))
+            return bool(found)
 
         self._until(
             there, timeout, lambda: f"{task_id} is not {wanted}: {self._task_states(dag_id, run_id)}", pause=0.05
@@ -357,8 +348,12 @@ class LiveAirflow:
                 raise AirflowFailed(f"airflow {component} ended with {process.returncode}; its last log lines:\n{tail}")
 
     def _until(self, done: Callable[[], bool], timeout: float, problem: Callable[[], str], pause: float = 0.2) -> None:
+        """Wait until something is done; a request that fails shows that it is not."""
         deadline = time.monotonic() + timeout
-        while not done():
+        while True:
+            with contextlib.suppress(OSError, Refused):
+                if done():
+                    return
             self._look_after()
             if time.monotonic() > deadline:
                 tails = "\n".join(f"--- {name}\n{self.log_tail(name, 15)}" for name in self._processes)
