@@ -230,7 +230,8 @@ class Poller:
 
     async def __aenter__(self) -> Poller:
         address, ring = await self._target()
-        self._queue = await self._in_thread(lambda: _open(address, ring))
+        queue = self._queue = await self._in_thread(lambda: _open(address, ring))
+        self._stack.push_async_callback(self._in_thread, queue.close)
         try:
             if address.driver == "postgresql":
                 self._listening = await self._listen(address)
@@ -240,11 +241,8 @@ class Poller:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._listening = None
+        self._listening = self._queue = None
         await self._stack.aclose()
-        queue, self._queue = self._queue, None
-        if queue is not None:
-            await self._in_thread(queue.close)
 
     def close(self) -> None:
         """End the thread without waiting for it."""
