@@ -175,11 +175,8 @@ def outcome_word(outcome: Outcome | None) -> tuple[str, str | None]:
     """Return an outcome as a word, and the error that it is, if any."""
     if outcome is None:
         return "returned", "no outcome was reported; the message returned to its queue"
-    if isinstance(outcome, Done):
-        return ("done", None) if outcome.success else ("done", "its processor reported a failure")
-    if isinstance(outcome, Transferred):
-        return "transferred", None
     name = type(outcome).__name__
-    if isinstance(outcome, (Yield, Overweight)):
-        return name.lower(), None
-    return name.lower(), f"the message failed and is not tried again: {name}"
+    if isinstance(outcome, Done):
+        return name.lower(), None if outcome.success else "its processor reported a failure"
+    is_wrong = not isinstance(outcome, (Transferred, Yield, Overweight))
+    return name.lower(), f"the message failed and is not tried again: {name}" if is_wrong else None
