@@ -106,7 +106,9 @@ class QueueOperator(Observed, BaseOperator):
 def open_queue(mq_conn_id: str, ring: str | None, context: Context) -> Iterator[MessageQueue]:
     """Open the queue of a connection; its decisions are recorded under the task and who triggered the run."""
     with MessageQueueHook(mq_conn_id).queue(ring) as queue:
-        queue.session.actor = actor_of(context)
+        task = f"{context['ti'].dag_id}.{context['ti'].task_id}"
+        person = getattr(context.get("dag_run"), "triggering_user_name", None)
+        queue.session.actor = f"{person} by {task}" if person else task
         try:
             yield queue
         finally:
@@ -117,13 +119,6 @@ def server_name(context: Context, task_id: str | None = None) -> str:
     """Return the DAG and the task that run, or another task of it, as the ledger names what services a ring."""
     ti = context["ti"]
     return f"DAG {ti.dag_id!r} of Airflow {installation()!r}, task {task_id or ti.task_id!r}"
-
-
-def actor_of(context: Context) -> str:
-    """Return a task as the actor of its decisions, with the person who triggered its run."""
-    task = f"{context['ti'].dag_id}.{context['ti'].task_id}"
-    person = getattr(context.get("dag_run"), "triggering_user_name", None)
-    return f"{person} by {task}" if person else task
 
 
 def weight_of(value: GivenWeight, name: str) -> Weight | None:

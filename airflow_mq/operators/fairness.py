@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_mq.engine.rules.characters import listed, visible
-from airflow_mq.engine.rules.fairness import OriginFairness
 from airflow_mq.operators.base import QueueOperator, number_of, whole_of
 
 if TYPE_CHECKING:
@@ -77,6 +76,7 @@ class CheckFairnessOperator(QueueOperator):
                 f"fairness is broken over {report.blocks} blocks: {listed(broken, visible, 10, '; ')}. "
                 f"See `{queue.session.cli('report fairness')}`, and `airflow-mq explain` for one origin"
             )
+        worst = nlargest(MOST, report.origins, key=lambda one: (one.longest_wait, one.late, abs(one.error or 0)))
         return {
             "blocks": report.blocks,
             "jain": report.jain,
@@ -84,9 +84,5 @@ class CheckFairnessOperator(QueueOperator):
             "most_late": report.most_late,
             "most_error": report.most_error,
             "queues": len(report.origins),
-            "origins": [origin._asdict() for origin in nlargest(MOST, report.origins, key=_badness)],
+            "origins": [origin._asdict() for origin in worst],
         }
-
-
-def _badness(figures: OriginFairness) -> tuple[float, ...]:
-    return figures.longest_wait, figures.late, abs(figures.error or 0)

@@ -35,7 +35,7 @@ from airflow_mq.operators.spark.hook import (
 )
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
 from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
-from airflow_mq.processors import AnyProcessors, Part, Processor, Processors
+from airflow_mq.processors import AnyProcessors, Part, Processors
 from airflow_mq.spark import arguments
 from airflow_mq.words import many
 
@@ -138,7 +138,11 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
                 self._on_spark(context, queue, processors, part, block["token"])
 
     def _on_spark(self, context: Context, queue: MessageQueue, processors: Processors, part: Part, token: str) -> None:
-        self._options = self._rendered_options(context, processors[part["processors"][0]])
+        processor = processors[part["processors"][0]]
+        try:
+            self._options = spark_options(processor, self.render_template(dict(processor.spark), context))
+        except InvalidInput as error:
+            raise AirflowFailException(str(error)) from None
         self._store = {} if self.exchange else {arguments.STORE: queue.store.address.uri, arguments.BLOCK: token}
         # The provider stores a cluster's job by task; a run that is cleared has another block.
         self.external_id_key, self._K8S_DRIVER_STATUS_KEY = resume_keys(token)
@@ -169,12 +173,6 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
             if keeper.refused or isinstance(error, (TokenRefused, UnknownBlock)):
                 raise AirflowFailException(TOO_LATE) from error
             raise
-
-    def _rendered_options(self, context: Context, processor: Processor) -> dict[str, Any]:
-        try:
-            return spark_options(processor, self.render_template(dict(processor.spark), context))
-        except InvalidInput as error:
-            raise AirflowFailException(str(error)) from None
 
     def _submit(self, context: Context) -> None:
         self._listener = listener = JobListener(lambda known: context["ti"].xcom_push(key=SPARK_JOB, value=known))

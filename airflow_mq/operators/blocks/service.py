@@ -146,18 +146,15 @@ class ServiceQueuesOperator(Servicing, QueueOperator):
         self.limit = limit
 
     def execute(self, context: Context) -> dict[str, object]:
-        process = self._function()
-        with self.opened(context) as queue:
-            return serviced_as_xcom(self.service(queue, context, process, self.limit))
-
-    def _function(self) -> Processor | BatchProcessor:
         from airflow_mq.spark.share import load_function
 
         given = self.processor
         try:
-            return checked(cast("Any", load_function(given)) if isinstance(given, str) else given)
+            process = checked(cast("Any", load_function(given)) if isinstance(given, str) else given)
         except InvalidInput as error:
             raise AirflowFailException(str(error)) from None
+        with self.opened(context) as queue:
+            return serviced_as_xcom(self.service(queue, context, process, self.limit))
 
 
 def serviced_as_xcom(serviced: Serviced) -> dict[str, object]:
