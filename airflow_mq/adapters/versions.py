@@ -19,9 +19,8 @@ from ..engine.rules.errors import InvalidInput
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-#: Answers of S3 if the object has another version.
-_CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
-_GONE = ("NoSuchKey", "NoSuchVersion", "404")
+#: Answers of S3 if the object has another version, or is gone.
+_CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey", "NoSuchVersion", "404")
 
 
 class Versions(ABC):
@@ -112,7 +111,7 @@ class S3Versions(Versions):
         except FileNotFoundError:
             return False
         except Exception as error:
-            if _code(error) in (*_CHANGED, *_GONE):
+            if _code(error) in _CHANGED:
                 return False
             raise
         return True

@@ -109,12 +109,9 @@ class Stretch:
                     raise Changed()
                 data += more
         self._place += len(data)
-        if self._place == self._length and not self._is_unchanged():
+        if self._place == self._length and (not self._is_same() or (self._is_whole and self._file.read(1))):
             raise Changed()
         return data
-
-    def _is_unchanged(self) -> bool:
-        return self._is_same() and not (self._is_whole and self._file.read(1))
 
     def seekable(self) -> bool:
         """Return whether it can be read twice."""

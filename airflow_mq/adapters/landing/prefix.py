@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
 
 from ...engine.rules.errors import InvalidInput
 from .. import Changed
@@ -35,21 +35,18 @@ class ObjectPlace(Place):
             except (FileNotFoundError, NotADirectoryError):
                 continue
             for about in entries:
-                below = about["name"][len(self.prefix) :].strip("/")
-                if self._is_ignored(about, folder) or unreachable.is_beyond(below):
+                path = about["name"].rstrip("/")
+                name, below = path.rpartition("/")[2], path[len(self.prefix) :].strip("/")
+                # An entry may be the listed folder itself.
+                if path == folder.rstrip("/") or name in ("", "..") or is_left_alone(name):
+                    continue
+                if unreachable.is_beyond(below):
                     continue
                 if about.get("type") == "directory":
-                    waiting.append(about["name"].rstrip("/"))
+                    waiting.append(path)
                 elif about.get("type", "file") == "file" and not about.get("islink"):
                     yield Found(below, int(about.get("size") or 0), version_tag(about))
         unreachable.report()
-
-    @staticmethod
-    def _is_ignored(about: Mapping[str, Any], folder: str) -> bool:
-        """Return whether an entry is the listed folder itself, hidden or unfinished."""
-        path = about["name"].rstrip("/")
-        name = path.rpartition("/")[2]
-        return path == folder.rstrip("/") or name in ("", "..") or is_left_alone(name)
 
     def open(self, found: Found) -> IO[bytes]:
         if not self._is_there(found):
