@@ -168,7 +168,9 @@ def cache_folder() -> Path:
     for place in places:
         try:
             folder = place.resolve() / "airflow_mq"
-            _make_folders(folder)
+            for one in (*reversed(folder.parents), folder):
+                if not one.is_dir():
+                    one.mkdir(mode=0o700, exist_ok=True)
             if folder.stat().st_uid == os.getuid() and _is_safe(folder) and os.access(folder, os.W_OK):
                 return folder
         except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
@@ -177,13 +179,6 @@ def cache_folder() -> Path:
         f"there is no folder for a cache: neither {' nor '.join(map(str, places))} can be changed by this user alone, "
         "from the top of the file system down; set XDG_CACHE_HOME to a folder that can"
     )
-
-
-def _make_folders(folder: Path) -> None:
-    """Create a folder and its parents, each for this user alone."""
-    for one in (*reversed(folder.parents), folder):
-        if not one.is_dir():
-            one.mkdir(mode=0o700, exist_ok=True)
 
 
 def _is_safe(folder: Path) -> bool:

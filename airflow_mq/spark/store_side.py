@@ -261,20 +261,17 @@ def _units(claims: Iterable[Claim], terms: JobTerms) -> list[list[Claim]]:
     """Return the smallest pieces: all claims of an ordered origin, one run of a relaxed one."""
     units: list[list[Claim]] = []
     whole: dict[str, list[Claim]] = {}
-    for claim in map(_light, claims):
+    for given in claims:
+        # Without the weights, which only settling needs.
+        runs: list[ClaimRun] = [replace(run, weights=[]) for run in given.runs]
+        claim = Claim(given.origin, runs, ordered=given.ordered)
         if not terms.is_ordered(claim.whose):
-            units += [[replace(claim, runs=[run])] for run in claim.runs]
+            units += [[replace(claim, runs=[run])] for run in runs]
         elif claim.whose in whole:
             whole[claim.whose].append(claim)
         else:
             units.append(whole.setdefault(claim.whose, [claim]))
     return units
-
-
-def _light(claim: Claim) -> Claim:
-    """Return a claim without the weights, which only settling needs."""
-    runs: list[ClaimRun] = [replace(run, weights=[]) for run in claim.runs]
-    return Claim(claim.origin, runs, ordered=claim.ordered)
 
 
 def run_in_place(
