@@ -229,8 +229,10 @@ class Poller:
         return self._queue
 
     async def __aenter__(self) -> Poller:
+        from airflow_mq import MessageQueue
+
         address, ring = await self._target()
-        queue = self._queue = await self._in_thread(lambda: _open(address, ring))
+        queue = self._queue = await self._in_thread(lambda: MessageQueue(address, ring))
         self._stack.push_async_callback(self._in_thread, queue.close)
         try:
             if address.driver == "postgresql":
@@ -318,12 +320,6 @@ async def _notified(listening: AsyncConnection, seconds: float) -> bool:
     except psycopg.Error as error:
         raise ConnectionError("the listening connection was lost") from error
     return False
-
-
-def _open(address: StoreAddress, ring: str) -> MessageQueue:
-    from airflow_mq import MessageQueue
-
-    return MessageQueue(address, ring)
 
 
 def read_ring(queue: MessageQueue) -> Reading:

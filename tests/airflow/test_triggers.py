@@ -357,7 +357,7 @@ def test_each_error_that_a_person_has_to_correct_ends_a_wait(
     def refuse(*args: object) -> None:
         raise getattr(errors, error)("it is wrong")
 
-    monkeypatch.setattr(triggers, "_open", refuse)
+    monkeypatch.setattr("airflow_mq.MessageQueue", refuse)
 
     assert "error" in asyncio.run(first_event(getattr(triggers, kind)(CONN_ID, give_up=True)))
 
