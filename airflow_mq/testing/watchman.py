@@ -1,9 +1,9 @@
 """Watchman: ends the sessions of a test when its parent process ends.
 
-    python -m airflow_mq.testing.watchman [FOLDER]
+    python -m airflow_mq.testing.watchman
 
-It reads the ids of sessions from standard input, one per line, and `end` if only the folder is to be removed. The input
-closes when the parent ends for any reason. Process groups are not enough: Airflow gives each task a group of its own,
+It reads the ids of sessions from standard input, one per line, and `end` if they have ended. The input closes when the
+parent ends for any reason. Process groups are not enough: Airflow gives each task a group of its own,
 and so does Spark for its Python workers. All of them inherit the session.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import time
@@ -50,8 +49,8 @@ def end_sessions(sessions: Collection[int], patience: float = 10.0) -> None:
 
 
 def main() -> None:
-    # Ctrl-C reaches all processes of the terminal; the watchman stays until the end.
     """Read sessions until the input ends, then end them."""
+    # Ctrl-C reaches all processes of the terminal; the watchman stays until the end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sessions = set()
     for line in sys.stdin:
@@ -61,8 +60,6 @@ def main() -> None:
     else:
         time.sleep(0.2)
         end_sessions(sessions, patience=3.0)
-    for folder in sys.argv[1:]:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
