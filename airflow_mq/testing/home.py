@@ -19,8 +19,6 @@ USER = "admin"
 #: Settings with short intervals; a production Airflow uses longer ones.
 SETTINGS = {
     "core.load_examples": "False",
-    "core.executor": "LocalExecutor",
-    "core.dags_are_paused_at_creation": "True",
     # A busy machine may take longer than half a minute to import a DAG.
     "core.dagbag_import_timeout": "300",
     "core.min_serialized_dag_update_interval": "0",
@@ -36,7 +34,6 @@ SETTINGS = {
     "scheduler.task_instance_heartbeat_timeout_detection_interval": "2",
     "scheduler.orphaned_tasks_check_interval": "5",
     "scheduler.scheduler_health_check_threshold": "15",
-    "scheduler.create_cron_data_intervals": "False",
     "triggerer.job_heartbeat_sec": "2",
     "triggerer.triggerer_health_check_threshold": "15",
     "workers.min_heartbeat_interval": "2",
