@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_mq import Delivery
-    from airflow_mq.engine.queue.attempts import Answer, Processor
+    from airflow_mq.engine.queue.attempts import Answer
     from airflow_mq.operators.base import GivenWeight
 
 
@@ -86,17 +86,14 @@ class MessageProcessorOperator(Servicing, DecoratedOperator):
         if part is not None:
             return self._process_part(context, part, fixed)
         with open_queue(self.mq_conn_id, self.ring, context) as queue:
-            return serviced_as_xcom(self.service(queue, context, self._processor(fixed), self.limit))
-
-    def _processor(self, fixed: Mapping[str, object]) -> Processor:
-        function: Callable[..., Answer] = self.python_callable.processes
-        return processor_of(function, fixed)
+            process = processor_of(self.python_callable.processes, fixed)
+            return serviced_as_xcom(self.service(queue, context, process, self.limit))
 
     def _process_part(self, context: Context, given: Part, fixed: Mapping[str, object]) -> dict[str, object]:
         if self.processors is None:
             raise ValueError("missing processors: a part is processed by rules: @task.message_processor(processors=…)")
         processors, block = Processors.of(self.processors), planned_block(context, self.plan_task_id)
-        part, process = checked_part(given, processors), self._processor(fixed)
+        part, process = checked_part(given, processors), processor_of(self.python_callable.processes, fixed)
 
         def function(payload: bytes, origin: str, message: Delivery) -> Answer:
             return process(message)
