@@ -83,7 +83,7 @@ class MessageQueueHook(BaseHook):
 
         address, name = self.place(ring)
         queue = HookedQueue(address.uri, name, traces=carries_traces())
-        queue.hook, queue.mq_conn_id = self, self.mq_conn_id
+        queue.hook = self
         queue.store.filesystem_of, queue.store.options = object_storage, f"--conn-id {quote(self.mq_conn_id)}"
         if settings.flag("log_error_texts"):
             # Drivers of Spark jobs inherit the variable.

@@ -23,9 +23,8 @@ from airflow_mq.observe.traces import harmless
 from airflow_mq.provider import SCHEME
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseHook
-
     from airflow_mq.engine.queue.values import Enqueued, Serviced
+    from airflow_mq.hooks import MessageQueueHook
 
 #: Queues of one call that are reported, as many as Airflow collects.
 MOST = 100
@@ -34,9 +33,7 @@ MOST = 100
 class HookedQueue(MessageQueue):
     """A queue whose sends and services are reported for a hook."""
 
-    hook: BaseHook
-    mq_conn_id: str
-
+    hook: MessageQueueHook
     #: Called with each origin to which messages were sent, and their number.
     note_sent: Callable[[str, int], object] | None = None
 
@@ -69,7 +66,7 @@ class HookedQueue(MessageQueue):
 
     @harmless
     def _report(self, how: str, origin: str | None) -> None:
-        named = {"mq_conn_id": self.mq_conn_id, "ring": self.ring, "origin": origin}
+        named = {"mq_conn_id": self.hook.mq_conn_id, "ring": self.ring, "origin": origin}
         getattr(get_hook_lineage_collector(), how)(context=self.hook, scheme=SCHEME, asset_kwargs=named)
 
 
