@@ -159,15 +159,12 @@ class KafkaTopics:
             self._next.pop(place, None)
             self._goals.pop(place, None)
 
+    @_failing("the Kafka cluster failed")
     def fetch(self, most: int) -> Sequence[Arrived]:
         """Return the next records, or none when every assigned partition was read to its end.
 
         That is its end at the beginning of the run. The next call begins another run.
         """
-        with _failing("the Kafka cluster failed"):
-            return self._fetch(most)
-
-    def _fetch(self, most: int) -> Sequence[Arrived]:
         self._go_back()
         if self._is_over and self._is_read():
             self._is_over = False
