@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from .. import failures
 from ..engine.rules import errors
@@ -37,19 +36,12 @@ def error_of(line: str) -> str | None:
     return _PACKAGES.sub("", match["error"])[:LONGEST]
 
 
-def last_error(lines: Iterable[str]) -> str | None:
-    """Return the last error that lines name: the root of a chain of causes."""
-    found = None
-    for line in lines:
-        found = error_of(line) or found
-    return found
-
-
 def cause_of(error: BaseException) -> str:
     """Return the cause of an error that a driver caught, in one line."""
     text = str(error)
-    root = last_error(text.splitlines()) if "\n" in text else None
-    return root or f"{type(error).__name__}: {text}"[:LONGEST]
+    # The last error that its lines name is the root of a chain of causes.
+    errors_of = filter(None, map(error_of, reversed(text.splitlines()))) if "\n" in text else ()
+    return next(iter(errors_of), None) or f"{type(error).__name__}: {text}"[:LONGEST]
 
 
 def reason_of_worker(error: BaseException) -> str:
