@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_812),
     "lines of the engine": Budget(28_318, 19_500),
     "lines of the command line": Budget(5_915),
-    "lines of the package": Budget(51_695, 38_000),
+    "lines of the package": Budget(51_408, 38_000),
     "lines of SQL without migrations": Budget(1_869, 1_700),
     "named statements": Budget(169, 140),
     "statements that read the inbox": Budget(19, 8),
