@@ -10,7 +10,7 @@ from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
 from .arguments import COMMON, hidden
 from .command import Command, Entry, Group, example_text
-from .completion import completer_of
+from .completion import add_completer
 from .parser import TREE
 
 #: The connection that is used where neither a store nor a connection is named.
@@ -22,11 +22,7 @@ class _Completed(Arg):
 
     def add_to_parser(self, parser: ArgumentParser) -> None:
         """Add the argument, with its completer."""
-        action = parser.add_argument(*self.flags, **self.kwargs)
-        completer = completer_of(action, DEFAULT_CONN_ID)
-        if completer is not None:
-            # argcomplete reads this attribute.
-            vars(action)["completer"] = completer
+        add_completer(parser.add_argument(*self.flags, **self.kwargs), DEFAULT_CONN_ID)
 
 
 def get_cli_commands() -> list[GroupCommand]:

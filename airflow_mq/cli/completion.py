@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
 from ..engine.rules.errors import MessageQueueError
 from .command import PROGRAM_NAME, UsageError, command, option
@@ -18,9 +17,6 @@ SHELLS = ("bash", "zsh", "fish")
 #: The largest number of names that are offered.
 _MOST = 100
 
-Completer: TypeAlias = "Callable[..., Sequence[str] | Mapping[str, str]]"
-
-
 def add_completers(parser: ArgumentParser) -> None:
     """Complete arguments that name something stored from the store."""
     for action in parser._actions:
@@ -29,20 +25,17 @@ def add_completers(parser: ArgumentParser) -> None:
             for one in inner.values():
                 add_completers(one)
         else:
-            completer = completer_of(action)
-            if completer is not None:
-                # argcomplete reads this attribute.
-                vars(action)["completer"] = completer
+            add_completer(action)
 
 
-def completer_of(action: Action, conn_id: str | None = None) -> Completer | None:
-    """Return the completer of an argument, by its metavar.
+def add_completer(action: Action, conn_id: str | None = None) -> None:
+    """Complete an argument by its metavar, if that names something stored.
 
     :param conn_id: the connection to use where none is named.
     """
     find = _FINDERS.get(str(action.metavar))
     if find is None:
-        return None
+        return
 
     def complete(prefix: str, parsed_args: Namespace, **more: object) -> Sequence[str] | Mapping[str, str]:
         if conn_id is not None:
@@ -52,7 +45,8 @@ def completer_of(action: Action, conn_id: str | None = None) -> Completer | None
         except (MessageQueueError, UsageError):
             return []
 
-    return complete
+    # argcomplete reads this attribute.
+    vars(action)["completer"] = complete
 
 
 def _rings(session: Session, prefix: str) -> list[str]:
