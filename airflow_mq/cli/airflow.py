@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
-from .arguments import COMMON, hidden
+from .arguments import COMMON, HIDDEN
 from .command import Command, Entry, Group, example_text
 from .completion import add_completer
 from .parser import TREE
@@ -45,7 +45,7 @@ def _drawn(entry: Entry) -> ActionCommand | GroupCommand:
     if isinstance(entry, Group):
         return GroupCommand(entry.name, about, [_drawn(one) for one in entry.commands], None, epilog)
     description = f"{about}.\n\n{entry.about}" if entry.about else f"{about}."
-    args = [_Completed(one.flags, **one.settings) for one in (*entry.options, *hidden(COMMON))]
+    args = [_Completed(one.flags, **one.settings) for one in (*entry.options, *HIDDEN)]
     return ActionCommand(entry.name, about, _forward(entry), args, description, epilog)
 
 

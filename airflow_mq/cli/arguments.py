@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
@@ -159,11 +158,8 @@ COMMON = (
 )
 
 
-def hidden(options: Sequence[Option]) -> list[Option]:
-    """Return options that a command has and its help does not repeat."""
-    return [replace(one, settings={**one.settings, "help": SUPPRESS}) for one in options]
-
-
+#: The same as each command has them; its help does not repeat them.
+HIDDEN = [replace(one, settings={**one.settings, "help": SUPPRESS}) for one in COMMON]
 ORIGIN = option("origin ORIGIN", "the origin, which names the queue")
 #: Of which messages, of what is enqueued, and of what is listed.
 PRIORITY = option("--priority", "the messages' priority (default: regular)", choices=PRIORITIES, default=REGULAR)

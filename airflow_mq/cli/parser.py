@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from ..engine.rules.nearest import nearest, suggestion
 from .admin import ADMIN
-from .arguments import COMMON, hidden
+from .arguments import COMMON, HIDDEN
 from .block import BLOCK, explain
 from .command import (
     EXIT_CODES,
@@ -179,7 +179,7 @@ def _add_entries(parser: argparse.ArgumentParser, entries: Sequence[Entry]) -> N
         else:
             about += f"\n\n{entry.about}" if entry.about else ""
             inner = subparsers.add_parser(entry.name, help=entry.help, description=about, epilog=epilog)
-            _add_options(inner, [*entry.options, *hidden(COMMON)])
+            _add_options(inner, [*entry.options, *HIDDEN])
             inner.set_defaults(run=entry.run, command=entry, parser=inner)
 
 
