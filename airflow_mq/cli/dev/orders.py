@@ -37,6 +37,7 @@ FIRST = ("api-server", "scheduler", "dag-processor")
 MOST_BLOCKS = 8
 #: Seconds for a run; the slowest machines need minutes to start Spark.
 BLOCK_SECONDS = 900.0
+#: Tasks of a run; lines that end with one of these only describe the current step.
 TASKS = {
     "take_in": "takes in files",
     "block.plan": "plans",
@@ -44,8 +45,6 @@ TASKS = {
     "block.settle": "settles",
     "add_up": "adds up",
 }
-#: Ends of lines that only describe the current step.
-PASSING = ("takes in files", "plans", "Spark converts", "settles", "adds up")
 #: Numbers of queues and blocks that are shown while it runs.
 _QUEUES, _BLOCKS = 13, 3
 
@@ -305,7 +304,7 @@ class Progress:
         if self._live is None:
             self.console.print(text, highlight=False)
             return
-        if not line.endswith(PASSING):
+        if not line.endswith(tuple(TASKS.values())):
             self._live.console.print(text, highlight=False)
         self.doing.update(text=f" {line} …")
 
