@@ -130,27 +130,17 @@ def _done(session: Session, name: str, config: RingConfig, text: str) -> None:
 
 def _show(session: Session, name: str, config: RingConfig) -> None:
     settings, warnings = config.to_json(), config.warnings()
-    heaviest = config.max_message_weight
-    if session.out.as_json:
-        session.out.value(
-            {
-                "ring": name,
-                "config": settings,
-                "max_message_len": config.max_message_len,
-                "max_message_weight": heaviest,
-                "warnings": warnings,
-            }
-        )
-        return
+    longest, heaviest = config.max_message_len, config.max_message_weight
     session.out.fields(
         {
             "ring": name,
             **{key: _written(key, getattr(config, key)) for key in settings},
-            "longest message": size_text(config.max_message_len),
+            "longest message": size_text(longest),
             "heaviest message": "as each call limits it" if heaviest is None else str(heaviest),
-        }
+        },
+        {"ring": name, "config": settings, "max_message_len": longest, "max_message_weight": heaviest, "warnings": warnings},
     )
-    for warning in warnings:
+    for warning in () if session.out.as_json else warnings:
         session.out.warn(warning)
 
 
