@@ -17,6 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 #: The largest number of names that are offered.
 _MOST = 100
 
+
 def add_completers(parser: ArgumentParser) -> None:
     """Complete arguments that name something stored from the store."""
     for action in parser._actions:

@@ -57,7 +57,11 @@ class Lines:
                 f"{', '.join(map(repr, unknown))[:80]} is unknown; there are {', '.join(sorted(_KNOWN))}"
             )
         given = self.origin if value.get("origin") is None else value["origin"]
-        origin = self.check_sender(given or _none())
+        if not given:
+            raise InvalidMessage(
+                "it has no origin: expected one in the line, or one for all lines: enqueue ORIGIN --ndjson …"
+            )
+        origin = self.check_sender(given)
         payload = check_payload(_payload(value), self.config.max_message_len)
         if not {"key", "weight", "headers", "priority"} & set(value):
             return origin, payload
@@ -66,10 +70,6 @@ class Lines:
         key = None if value.get("key") is None else check_key(_text(value, "key"))
         headers = _headers(value.get("headers"), self.config.max_headers)
         return origin, Message(payload, key, weight, headers, priority)
-
-
-def _none() -> str:
-    raise InvalidMessage("it has no origin: expected one in the line, or one for all lines: enqueue ORIGIN --ndjson …")
 
 
 def _payload(value: Mapping[str, object]) -> bytes:

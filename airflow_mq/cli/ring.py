@@ -138,8 +138,11 @@ def _show(session: Session, name: str, config: RingConfig) -> None:
             "longest message": size_text(longest),
             "heaviest message": "as each call limits it" if heaviest is None else str(heaviest),
         },
-        {"ring": name, "config": settings, "max_message_len": longest, "max_message_weight": heaviest, "warnings": warnings},
-    )
+        {
+            "ring": name, "config": settings, "max_message_len": longest, "max_message_weight": heaviest,
+            "warnings": warnings,
+        },
+    )  # fmt: skip
     for warning in () if session.out.as_json else warnings:
         session.out.warn(warning)
 

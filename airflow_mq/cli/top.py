@@ -10,11 +10,11 @@ import time
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ..engine.rules.errors import MessageQueueError
-from .arguments import age, limit
+from .arguments import duration, limit
 from .block import block_fields
 from .command import command, option
 from .output import shown, without_passwords
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 REST = 2.0
 
 
-def _interval(text: str) -> timedelta:
-    found = age(text)
-    if found.total_seconds() < 0.1:
+def _interval(text: str) -> float:
+    found = duration(text)
+    if found < 0.1:
         raise ArgumentTypeError(f"invalid interval {text!r}: expected at least 0.1 seconds")
     return found
 
 
 @command(
-    option("--interval AGE", "refresh so often (default: 2s)", _interval, default=_interval("2")),
+    option("--interval AGE", "refresh so often (default: 2s)", _interval, default=2.0),
     option("--once", "print one frame and exit, as without a terminal"),
     option("--sort", "the order of the queues (default: turn)", choices=("turn", "backlog", "oldest"), default="turn"),
     limit(60, "queues"),
@@ -53,7 +53,7 @@ def top(session: Session, args: Namespace) -> None:
     from .screen import Screen
     from .watching import Watcher
 
-    watcher, interval = Watcher(session.queue, args.sort, args.limit), args.interval.total_seconds()
+    watcher, interval = Watcher(session.queue, args.sort, args.limit), args.interval
     is_live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     try:
         look = watcher.look()
