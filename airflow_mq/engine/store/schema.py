@@ -17,13 +17,11 @@ from . import sqlite
 from .address import SQLITE_PREFIX, StoreAddress
 from .files import lacking, make_private, refuse_foreign_log, refuse_network_file_system
 from .forks import GATE
-from .statements import migrations
+from .statements import migrations, statement
 from .version import SchemaStatus, expected_version
 
 #: Settings of an upgrade, which may rewrite large tables and wait for another upgrade.
 _PATIENT = ("statement_timeout = 0", "idle_in_transaction_session_timeout = 0")
-#: The version of a store, and the name of its first migration. No migration leads on from an unreleased one.
-_APPLIED = "SELECT max(version), min(name) FROM {}migration"
 _KNOWN = "SELECT version, name, checksum FROM {}migration"
 _EXISTS = {
     "sqlite": "SELECT 1 FROM sqlite_master WHERE name = '{}migration'",
@@ -61,7 +59,7 @@ def schema_status(address: StoreAddress, timeout: float = 5.0) -> SchemaStatus:
     if not lacks:
         with _reading(address, timeout) as rows:
             if rows(_EXISTS[_dialect(address)]):
-                version, first = rows(_APPLIED)[0]
+                version, first = rows(statement(_dialect(address), "schema_version", address.prefix))[0]
     return SchemaStatus(version, expected_version(), lacks, first)
 
 

@@ -1,8 +1,8 @@
 -- The database itself: schema version, identity and locks.
 
 -- name: schema_version
--- Return the version of the schema.
-SELECT max(m.version) FROM {s}migration m
+-- Return the version of the schema, and the name of its first migration. No migration leads on from an unreleased one.
+SELECT max(m.version), min(m.name) FROM {s}migration m
 
 -- name: database (postgres)
 -- Return the identity of the database: two connections with the same identity lead to the same database.
