@@ -74,11 +74,8 @@ def revoke(address: StoreAddress, role: str) -> list[str]:
         later = Identifier(owner), schema, name
         statements = [
             SQL("DELETE FROM {}.sender WHERE role = {}::regrole").format(schema, _role_text(connection, role)),
+            # This revokes the rights on columns, too.
             SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}").format(schema, name),
-            *(
-                SQL("REVOKE ALL ({}) ON {}.{} FROM {}").format(_joined(columns), schema, Identifier(table), name)
-                for table, columns in _readable(connection, address.schema)
-            ),
             SQL("REVOKE ALL ON ALL SEQUENCES IN SCHEMA {} FROM {}").format(schema, name),
             SQL("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {} FROM {}").format(schema, name),
             SQL("ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA {} REVOKE ALL ON TABLES FROM {}").format(*later),
