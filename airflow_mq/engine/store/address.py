@@ -79,9 +79,9 @@ SQLITE_PREFIX = "mq_"
 _NO_FILE = os.devnull + "/none"
 
 
-def _number_field(default: int, least: int, most: int) -> Any:
+def _number_field(default: int, most: int) -> Any:
     """Return a whole number that an address may set. All but the count are seconds."""
-    return field(default=default, metadata={"bounds": (least, most)})
+    return field(default=default, metadata={"bounds": (1, most)})
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,17 @@ class StoreAddress:
     database: str | None = None
     schema: str = DEFAULT_SCHEMA
     sslmode: str | None = None
-    connect_timeout: int = _number_field(10, 1, 60)
+    connect_timeout: int = _number_field(10, 60)
     #: Seconds after which the server cancels a statement; soon after that the client closes the connection.
-    statement_timeout: int = _number_field(300, 1, 86_400)
+    statement_timeout: int = _number_field(300, 86_400)
     #: Seconds without a statement after which the server ends an open transaction and releases its locks.
-    idle_in_transaction_session_timeout: int = _number_field(60, 1, 3_600)
+    idle_in_transaction_session_timeout: int = _number_field(60, 3_600)
     #: Seconds for which either end waits for the other to acknowledge sent data.
-    tcp_user_timeout: int = _number_field(30, 1, 600)
+    tcp_user_timeout: int = _number_field(30, 600)
     #: Seconds of silence before the first probe, seconds between probes, and unanswered probes to tolerate.
-    keepalives_idle: int = _number_field(30, 1, 3_600)
-    keepalives_interval: int = _number_field(10, 1, 600)
-    keepalives_count: int = _number_field(3, 1, 50)
+    keepalives_idle: int = _number_field(30, 3_600)
+    keepalives_interval: int = _number_field(10, 600)
+    keepalives_count: int = _number_field(3, 50)
     #: Restrictions of senders that use this address.
     origins: str | None = None
     priority: str | None = None

@@ -212,7 +212,7 @@ class Notifications(Sleeper):
 class PostgresStore(Store[Connection]):
     """A store in a schema of a PostgreSQL database."""
 
-    def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
+    def __init__(self, address: StoreAddress, busy_timeout: float) -> None:
         super().__init__(address, busy_timeout)
         #: Whether the user may read reports; None until it was asked.
         self.reads_reports: bool | None = None

@@ -134,7 +134,7 @@ class SqliteStore(Store[FileConnection]):
     #: Device and inode of the file that is open.
     _file: tuple[int, int] | None = None
 
-    def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
+    def __init__(self, address: StoreAddress, busy_timeout: float) -> None:
         super().__init__(address, busy_timeout)
         self.path = address.file
         self._named = partial(named, path=self.path)

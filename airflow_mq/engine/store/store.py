@@ -52,7 +52,7 @@ class Lent(Generic[Connection]):
 class Store(ABC, Generic[Connection]):
     """A database with rings. Threads may share a store: each has its own connection."""
 
-    def __init__(self, address: StoreAddress, busy_timeout: float = 10.0) -> None:
+    def __init__(self, address: StoreAddress, busy_timeout: float) -> None:
         self.address = address
         #: Prefix of table names.
         self.prefix = address.prefix
