@@ -21,7 +21,6 @@ class _Completed(Arg):
     """An argument that Airflow's completion completes."""
 
     def add_to_parser(self, parser: ArgumentParser) -> None:
-        """Add the argument, with its completer."""
         add_completer(parser.add_argument(*self.flags, **self.kwargs), DEFAULT_CONN_ID)
 
 

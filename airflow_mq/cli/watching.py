@@ -75,7 +75,6 @@ class Watcher:
         self._rate_out: float | None = None
 
     def close(self) -> None:
-        """Close the connections."""
         queue, self._queue = self._queue, None
         if queue is not None:
             with suppress(Exception):

@@ -81,7 +81,6 @@ class Summary:
     folder: str = ""
 
     def to_json(self) -> str:
-        """Return the summary as JSON."""
         return json.dumps(asdict(self), indent=2)
 
 
@@ -98,7 +97,6 @@ class DemoRun:
         self.summary = Summary(ui={"url": airflow.url, "user": user, "password": password}, folder=str(place))
 
     def queue(self) -> MessageQueue:
-        """Open the queue."""
         return MessageQueue(self.store)
 
     def set_up(self, **sizes: int) -> dict[str, Any]:

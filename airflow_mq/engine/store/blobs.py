@@ -215,11 +215,9 @@ class BlobReader(io.RawIOBase):
             raise BlobMissing(reference.hash) from None
 
     def readable(self) -> bool:
-        """Return `True`."""
         return True
 
     def seekable(self) -> bool:
-        """Return `True`."""
         return True
 
     def tell(self) -> int:

@@ -25,7 +25,6 @@ class ClaimRow(NamedTuple):
 
     @property
     def claim(self) -> Claim:
-        """The claim."""
         return codec.unpack_claim(self.origin, bytes(self.data))
 
 
@@ -82,7 +81,6 @@ class Blocks(Repository):
         return self._block("block_by_key", ring=ring, key=key)
 
     def by_token(self, ring: int, token: bytes) -> BlockRow | None:
-        """Return a block by its token."""
         return self._block("block_by_token", ring=ring, token=token)
 
     def locked_if_free(self, ring: int, token: bytes) -> BlockRow | None:

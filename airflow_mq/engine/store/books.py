@@ -141,12 +141,10 @@ class Pages(Repository):
         self.unit.run("sweep_pages", ring=ring, origin=origin, first=first)
 
     def save(self, ring: int, pages: Sequence[SavedPage]) -> None:
-        """Write pages."""
         rows = [(*page, *sums) for page, *sums in pages]
         self.unit.put("save_page", columns((*PageRow._fields, "set_aside", "first_row", "last_row"), rows), ring=ring)
 
     def delete(self, ring: int, keys: Sequence[tuple[str, int]]) -> None:
-        """Delete pages."""
         self.unit.put("delete_page", columns(("origin", "page"), keys), ring=ring)
 
 

@@ -28,7 +28,6 @@ class ChargeRow(NamedTuple):
 
     @property
     def charges(self) -> dict[tuple[str, ...], Charge]:
-        """The charges."""
         return codec.unpack_charges(bytes(self.data))
 
     @property

@@ -58,7 +58,6 @@ class Origins(Repository):
         return bool(self.unit.run("resume", ring=ring, origin=origin))
 
     def paused(self, ring: int, now: int) -> list[PauseRow]:
-        """Return paused origins."""
         return [PauseRow(*row) for row in self.unit.rows("paused", ring=ring, now=now)]
 
     def buckets(self, ring: int, paths: Sequence[str]) -> list[BucketRow]:
@@ -66,7 +65,6 @@ class Origins(Repository):
         return [BucketRow(*row) for row in self.unit.rows("buckets", {"path": paths}, ring=ring)]
 
     def save_buckets(self, ring: int, rows: Sequence[BucketRow]) -> None:
-        """Write buckets."""
         self.unit.put("save_bucket", columns(BucketRow._fields, rows), ring=ring)
 
     def renew_bucket(self, ring: int, path: str, *, kept: bool) -> None:
@@ -97,11 +95,9 @@ class Origins(Repository):
         return self.unit.rows("all_settings", ring=ring)
 
     def save_groups(self, ring: int, rows: Sequence[GroupRow]) -> None:
-        """Write groups."""
         self.unit.put("save_group", columns(GroupRow._fields, rows), ring=ring)
 
     def forget_groups(self, ring: int) -> None:
-        """Delete the groups of a ring."""
         self.unit.run("forget_branches", ring=ring)
 
     def measures(self, ring: int, processor: str | None, origin: str | None = None) -> list[tuple[str, str, Any]]:

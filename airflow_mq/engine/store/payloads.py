@@ -83,7 +83,6 @@ class Payloads(Repository):
         return rows[0] if rows else None
 
     def chunk(self, upload: int, seq: int) -> bytes | None:
-        """Return a chunk of an upload."""
         rows = self.unit.rows("chunk", upload=upload, seq=seq)
         return bytes(rows[0][0]) if rows else None
 

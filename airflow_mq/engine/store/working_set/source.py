@@ -67,7 +67,6 @@ class Shift(NamedTuple):
     delayed: int = 0
 
     def plus(self, other: Shift) -> Shift:
-        """Return the sum."""
         return Shift(*map(sum, zip(self, other)))
 
 
