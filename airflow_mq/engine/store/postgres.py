@@ -175,12 +175,6 @@ def _sent(ring: int, row: InboxRow) -> tuple[Any, ...]:
     return ring, size, items, more, attributes != b"", origin, lengths, attributes, heap or b""
 
 
-def _all_sent(ring: int, rows: Iterable[InboxRow]) -> tuple[Any, ...]:
-    """Return the columns of many rows."""
-    _, *columns = zip(*(_sent(ring, row) for row in rows))
-    return ring, *map(list, columns)
-
-
 class Notifications(Sleeper):
     """Sleeper on a PostgreSQL connection of its own, which listens on one channel."""
 
@@ -361,7 +355,8 @@ class PostgresStore(Store[Connection]):
                 values = *_sent(ring, parcel[0]), until
                 sent = unit.connection.insert(self.text("insert_inbox_row"), ONE_ROW, values) > 0
             else:
-                values = *_all_sent(ring, parcel), until
+                _, *columns = zip(*(_sent(ring, row) for row in parcel))
+                values = ring, *map(list, columns), until
                 sent = unit.connection.insert(self.text("insert_inbox_rows"), MANY_ROWS, values) > 0
         return sent
 

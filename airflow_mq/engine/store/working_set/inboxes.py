@@ -95,16 +95,10 @@ class InboxLoader:
             inbox = self.inboxes[origin] = Inbox(self.books.stored[origin].cut, self.source.horizon)
         return inbox
 
-    def _filled(self, origin: str) -> Inbox:
-        """Return the inbox of an origin; it has rows, or was read to its end."""
-        inbox = self.inbox(origin)
-        if not inbox.rows and not inbox.empty:
-            self._fill_ahead(origin)
-        return inbox
-
     def next_rows(self, origin: str, most: int) -> Rows | None:
         """Return the next rows that lie in no page; messages that this operation enqueued come last, one by one."""
-        inbox = self._filled(origin)
+        inbox = self.inbox(origin)
+        self._fill_ahead(origin)
         if self.with_due and inbox.empty and not inbox.rows:
             if not inbox.due_seen:
                 self._add_due([origin])

@@ -153,16 +153,13 @@ class PayloadLoader:
 
     def facts_of(self, wanted: Sequence[tuple[str, Page, range]]) -> list[Callable[[], Facts]]:
         """Read facts about messages of many pages; return for each page a function that returns them."""
-        self._learn((origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted)
+        parts = ((origin, page.slices_of(items.start, items.stop)) for origin, page, items in wanted)
+        missing = _missing(_rows_of(parts), self.cache.sent_at)
+        self.cache.keep(self.source.unit.inbox.heads(self.source.ring_id, missing))
         sent, attributes = self.cache.sent_at, self.cache.attributes
         if self._posted:
             attributes = attributes | self._posted
         return [cache(partial(_facts_of, page, items, sent, attributes)) for _, page, items in wanted]
-
-    def _learn(self, parts: Iterable[tuple[str, Slices]]) -> None:
-        """Read the facts of the rows of stretches of pages that are not known."""
-        missing = _missing(_rows_of(parts), self.cache.sent_at)
-        self.cache.keep(self.source.unit.inbox.heads(self.source.ring_id, missing))
 
     # Messages that this operation enqueued, and the end of a save.
 
