@@ -6,10 +6,10 @@ import json
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..engine.rules.characters import listed
 from ..engine.rules.priority import told
 from ..engine.rules.weight import PER, LinearWeigher
 from ..sheets import Columns
@@ -191,7 +191,7 @@ def repair(session: Session, args: Namespace) -> bool:
     session.out.value({"applied": args.apply, "repairs": repairs})
     if found:
         session.out.table(
-            ("book", "messages", "inbox rows"), [(told(o.book), o.messages, _some(o.rows)) for o in found]
+            ("book", "messages", "inbox rows"), [(told(o.book), o.messages, listed(o.rows)) for o in found]
         )
     stranded, cli = many(sum(one.messages for one in found), "stranded message"), queue.session.cli
     if not found:
@@ -201,11 +201,6 @@ def repair(session: Session, args: Namespace) -> bool:
     else:
         session.out.remark(f"{stranded} found; nothing was changed. To repair: {cli('admin repair --apply')}")
     return args.apply or not found
-
-
-def _some(rows: Sequence[int]) -> str:
-    shown = ", ".join(map(str, rows[:5]))
-    return f"{shown}, …" if len(rows) > 5 else shown
 
 
 ADMIN = Group(

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _EMPTY = "the ledger is empty; each planned block writes a page of it"
 
-_PARTIAL = "; more queues wait than this report includes, so `promised` is an upper bound"
-
 
 def part(text: str) -> float:
     """Read `0.05` or `5%`."""
@@ -101,7 +99,7 @@ def _summary(found: Fairness) -> str:
     return (
         f"over {many(found.blocks, 'block')}: {index}, the longest wait {many(found.longest_wait, 'block')}, "
         f"the largest share error {found.most_error:.1%}"
-        f"{_PARTIAL if found.partial else ''}"
+        + ("; more queues wait than this report includes, so `promised` is an upper bound" if found.partial else "")
     )
 
 

@@ -123,7 +123,8 @@ class Screen:
 
     def lines(self, width: int | None, height: int = 1 << 20) -> list[Text]:
         """Return the lines of the screen; if it is live, as many as the terminal has."""
-        lines = [Text(f"{name:11}  {shown(text)}") for name, text in (*facts(self.look), self._rates())]
+        rates = "last minute", f"in {_rate(self.look.rate_in)}, out {_rate(self.look.rate_out)}"
+        lines = [Text(f"{name:11}  {shown(text)}") for name, text in (*facts(self.look), rates)]
         if height >= 12:
             lines.insert(0, Text(self._title(), "bold"))
         top = [*lines[: max(height // 3, 1)], *self._alarm()]
@@ -140,9 +141,6 @@ class Screen:
         is_old = self.trouble or time.monotonic() - self._seen > _OLD + (self.interval or 0.0)
         at = f"{'as of' if is_old else 'at'} {look.at:%H:%M:%S} UTC"
         return f"airflow-mq top  {at}  ring {look.ring}  order {look.order}  limit {limit}  {shown(self.store)}"
-
-    def _rates(self) -> tuple[str, str]:
-        return "last minute", f"in {_rate(self.look.rate_in)}, out {_rate(self.look.rate_out)}"
 
     def _alarm(self) -> Iterator[Text]:
         if self.trouble:

@@ -69,12 +69,8 @@ def service(session: Session, args: Namespace) -> bool | None:
             f"nothing was processed{events if total.returned else ''}; `{queue.session.cli('queue list')}` lists the "
             "queues and why they wait"
         )
-    return not _failed(total, raised)
-
-
-def _failed(total: Serviced, raised: list[str]) -> bool:
-    """Return whether every message that was tried failed; some may be set aside because of too many attempts."""
-    return not total.processed and bool(total.failed or total.returned or raised)
+    # Some messages may be set aside because of too many attempts.
+    return bool(total.processed) or not (total.failed or total.returned or raised)
 
 
 def _noting(processor: Processor | BatchProcessor, raised: list[str]) -> Processor | BatchProcessor:

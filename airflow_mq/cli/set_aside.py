@@ -64,16 +64,12 @@ def _filters(args: Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in FILTERS if getattr(args, name) is not None}
 
 
-def _limit(one: SetAside) -> object:
-    return one.limit if one.most_bytes is None else f"{one.most_bytes:,} bytes"
-
-
 _COLUMNS: Columns = (
     "address",
     "reason",
     ("bytes>", "size"),
     "weight>",
-    ("limit>", _limit),
+    ("limit>", lambda one: one.limit if one.most_bytes is None else f"{one.most_bytes:,} bytes"),
     ("age", lambda one: None if one.age is None else span(one.age)),
     ("arrived>", "arrived_block"),
     "block>",

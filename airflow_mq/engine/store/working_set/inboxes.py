@@ -156,7 +156,7 @@ class InboxLoader:
         self._held = sum(len(inbox.rows) for inbox in self.inboxes.values())
 
     def _fill_ahead(self, origin: str) -> None:
-        """Read rows of this queue, and of those that the walk will come to and that brought no more rows so far."""
+        """Read rows of a queue that has none left, and of those to come that brought no more rows than it so far."""
         inbox = self.inboxes[origin]
         while not inbox.rows and not inbox.empty:
             # Rows that wait here use up the budget, too.
