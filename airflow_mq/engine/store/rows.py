@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate, groupby
@@ -271,9 +271,6 @@ def split_heap(heap: bytes, size: int, items: int, packed: bytes) -> list[bytes]
     return list(map(BytesIO(heap).read, lengths))
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
 def posted_row(id_: int, posted: Posted) -> InboxRow:
     """Return the inbox row of a message that an operation enqueues."""
     origin, payload, own, sent_at = posted
@@ -301,7 +298,7 @@ def dated(runs: Iterable[EventRun], arrivals: Mapping[Address, Arrival]) -> Iter
         start = 0
         for at, alike in groupby(arrival and arrival.at for arrival in found):
             stop = start + len(list(alike))
-            sent = "" if at is None else (_EPOCH + timedelta(microseconds=at)).isoformat()
+            sent = "" if at is None else datetime.fromtimestamp(at / 1_000_000, timezone.utc).isoformat()
             detail = with_arrival(run.detail, sent) if sent else run.detail
             yield replace(run.part(start, stop), weights=[], detail=detail)
             start = stop
