@@ -62,6 +62,8 @@ SETTINGS = {
     "autovacuum": ("deleted rows are never cleared away, and planning slows down", "set autovacuum = on"),
     "track_counts": ("autovacuum cannot find the tables that need it", "set track_counts = on"),
 }
+#: Rights to write a table.
+WRITING = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
 #: Tables of PostgreSQL that decide about rights and versions, and what a role that may write them can do.
 DECIDING = {"migration": "may write the table of applied migrations", "sender": "may grant rights to send"}
 
@@ -449,20 +451,25 @@ def _slots(store: Store[Any], unit: Unit) -> Iterator[Finding]:
 def _running_code(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     """Yield grants by which other roles run code with the rights of the store's users, or fake its version."""
     schema = store.address.schema
-    for kind, table, role, quoted in unit.server.rights_to_run_code(schema, DECIDING):
+    found: defaultdict[tuple[str, str, str, bool], list[str]] = defaultdict(list)
+    for right in unit.server.rights(schema):
+        runs = (right.what, right.kind) in (("schema", "CREATE"), ("table", "TRIGGER"))
+        writes = right.what == "table" and right.name in DECIDING and right.kind in WRITING
+        if (runs or writes) and (right.name in DECIDING or not right.is_own):
+            found[right.name, right.role, right.quoted, right.kind == "TRIGGER"].append(right.kind)
+    for (table, role, quoted, is_trigger), kinds in found.items():
         name = f"{schema}.{table}" if table else f"SCHEMA {schema}"
         level, what = WRONG, f"{role} may create tables and functions in the schema of the store"
-        if kind == "TRIGGER":
+        if is_trigger:
             what = f"{role} may put triggers, which run with the rights of senders, on {name}"
         elif table:
             level, what = NOTE, f"{role} {DECIDING[table]}"
-        yield Finding(level, what, f"REVOKE {kind} ON {name} FROM {quoted}")
+        yield Finding(level, what, f"REVOKE {', '.join(kinds)} ON {name} FROM {quoted}")
 
 
 def _grants(store: Store[Any], unit: Unit) -> Iterator[Finding]:
     """Yield the roles with more rights on the tables than their kind needs."""
     from ..engine.store.roles import is_secret
-    from ..engine.store.server import WRITING
 
     schema, rights = store.address.schema, unit.server.rights(store.address.schema)
     by_role: defaultdict[str, set[RightRow]] = defaultdict(set)

@@ -7,9 +7,6 @@ from typing import Any, NamedTuple
 
 from .primitives import Repository
 
-#: Rights to write a table.
-WRITING = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
-
 
 class RightRow(NamedTuple):
     """A right of a role on a schema, a table, a view, a column or a function."""
@@ -54,16 +51,6 @@ class Server(Repository):
     def rights(self, schema: str) -> list[RightRow]:
         """Return the rights of other roles than the owner on a schema, and on what it holds."""
         return [RightRow(*row) for row in self.unit.rows("rights", schema=schema)]
-
-    def rights_to_run_code(self, schema: str, deciding: Collection[str]) -> list[tuple[str, str, str, str]]:
-        """Return the kinds, table, role and quoted role of rights to run code as others, or to write these tables."""
-        found: dict[tuple[str, str, str, bool], list[str]] = {}
-        for what, name, _, kind, role, quoted, is_own in self.rights(schema):
-            runs = (what, kind) in (("schema", "CREATE"), ("table", "TRIGGER"))
-            writes = what == "table" and name in deciding and kind in WRITING
-            if (runs or writes) and (name in deciding or not is_own):
-                found.setdefault((name, role, quoted, kind == "TRIGGER"), []).append(kind)
-        return [(", ".join(kinds), name, role, quoted) for (name, role, quoted, _), kinds in found.items()]
 
     def senders(self, schema: str) -> list[tuple[int, str | None, list[str] | None]]:
         """Return number, name and groups of the roles with a grant to send; none if this role may not read them."""
