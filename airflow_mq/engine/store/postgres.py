@@ -120,9 +120,6 @@ class PostgresUnit(Unit):
             self.store.reads_reports = bool(self.rows("may_read", table="outcome")[0][0])
         return self.store.reads_reports
 
-    def now(self) -> int:
-        return int(self.rows("now")[0][0])
-
     def lock(self, ring: int) -> Locked:
         """Hold the ring lock, and return the horizon below which every inbox row is visible.
 
@@ -133,24 +130,21 @@ class PostgresUnit(Unit):
         ring, after the id was read. (The upper bound of a snapshot does not work: it is past
         the transactions that have ended, not past those that have begun.)
         """
-        rows = self._lock("lock_ring", ring)
-        if rows is None:
+        locked = self._lock("lock_ring", ring)
+        if locked is None:
             raise StoreCorrupt(NO_STATE)
-        return self._locked(*rows)
+        return locked
 
     def try_lock(self, ring: int) -> Locked | None:
-        rows = self._lock("try_lock_ring", ring)
-        return self._locked(*rows) if rows else None
+        return self._lock("try_lock_ring", ring)
 
-    def _lock(self, statement: str, ring: int) -> tuple[Any, Any, Any] | None:
-        """Return the rows of the last id, of the ring and of the snapshot behind the lock, in one round trip."""
-        last_id, state = self.soon("last_id"), self.soon(statement, ring=ring)
-        (snapshot,) = self.rows("snapshot", ring=ring)
-        found = state()
-        return (last_id()[0], found[0], snapshot) if found else None
-
-    def _locked(self, last: Any, row: Any, snapshot: Any) -> Locked:
-        (last_id, began), (oldest, own, now, version, config) = last, snapshot
+    def _lock(self, statement: str, ring: int) -> Locked | None:
+        """Read the last id, the ring and the snapshot behind the lock, in one round trip."""
+        last, found = self.soon("last_id"), self.soon(statement, ring=ring)
+        ((oldest, own, now, version, config),) = self.rows("snapshot", ring=ring)
+        if not (rows := found()):
+            return None
+        (last_id, began), row = last()[0], rows[0]
         state, self.last_id = StateRow(*row[:-1]), row[-1]
         require_version(version)
         horizon, kept = horizon_of(codec.read_json(state.marks), None if began else [own, last_id], own, oldest)

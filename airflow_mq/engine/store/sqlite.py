@@ -93,9 +93,6 @@ class SqliteUnit(Unit):
         last: int = self.soon("fresh_ids", count=count)()[0][0]
         return list(range(last - count + 1, last + 1))
 
-    def now(self) -> int:
-        return int(self.rows("now")[0][0])
-
     def lock(self, ring: int) -> Locked:
         """Return the ring's state: the only writing transaction sees everything, and holds every lock."""
         *state, config, self.last_id, version = self.only("lock_ring", ring=ring)

@@ -8,8 +8,8 @@ from typing import Any
 from unittest import mock
 
 from airflow_mq.engine.store.postgres import PostgresUnit
+from airflow_mq.engine.store.primitives import Primitives
 from airflow_mq.engine.store.rings import Rings
-from airflow_mq.engine.store.sqlite import SqliteUnit
 
 SECOND = 1_000_000
 
@@ -28,18 +28,18 @@ class Clock:
 @contextmanager
 def stopped_clock() -> Iterator[Clock]:
     """Replace the clocks of both databases."""
-    clock, lock, ring = Clock(), PostgresUnit._locked, Rings.named
+    clock, lock, ring = Clock(), PostgresUnit._lock, Rings.named
 
-    def locked(unit: PostgresUnit, *seen: Any) -> Any:
-        return lock(unit, *seen)._replace(now=clock.now)
+    def locked(unit: PostgresUnit, *asked: Any) -> Any:
+        found = lock(unit, *asked)
+        return None if found is None else found._replace(now=clock.now)
 
     def looked_up(rings: Rings, name: str) -> Any:
         return ring(rings, name)._replace(now=clock.now)
 
     with (
-        mock.patch.object(SqliteUnit, "now", lambda _: clock.now),
-        mock.patch.object(PostgresUnit, "now", lambda _: clock.now),
-        mock.patch.object(PostgresUnit, "_locked", locked),
+        mock.patch.object(Primitives, "now", lambda _: clock.now),
+        mock.patch.object(PostgresUnit, "_lock", locked),
         mock.patch.object(Rings, "named", looked_up),
     ):
         yield clock

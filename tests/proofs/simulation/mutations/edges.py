@@ -76,12 +76,11 @@ EDGES: Sequence[Mutation] = (
     # Settings.
     bug(
         "settings read before the ring's lock", "engine/store/postgres.py",
-        "        last_id, state = self.soon(\"last_id\"), self.soon(statement, ring=ring)\n"
-        "        (snapshot,) = self.rows(\"snapshot\", ring=ring)\n",
-        "        (early,) = self.rows(\"snapshot\", ring=ring)\n"
-        "        last_id, state = self.soon(\"last_id\"), self.soon(statement, ring=ring)\n"
-        "        (snapshot,) = self.rows(\"snapshot\", ring=ring)\n"
-        "        snapshot = (*snapshot[:-1], early[-1])\n",
+        "        last, found = self.soon(\"last_id\"), self.soon(statement, ring=ring)\n"
+        "        ((oldest, own, now, version, config),) = self.rows(\"snapshot\", ring=ring)\n",
+        "        ((*_, config),) = self.rows(\"snapshot\", ring=ring)\n"
+        "        last, found = self.soon(\"last_id\"), self.soon(statement, ring=ring)\n"
+        "        ((oldest, own, now, version, _),) = self.rows(\"snapshot\", ring=ring)\n",
         store="postgres",
     ),
     # Ends.
