@@ -95,9 +95,9 @@ def grant(session: Session, args: Namespace) -> None:
     send_many, for some origins of one ring. reader: read counts, events, settings and headers, but no payloads. Run
     it again after an upgrade that adds tables. PostgreSQL only.
     """
-    from ..engine import store
+    from ..engine.store import roles
 
-    statements = store.grant(
+    statements = roles.grant(
         session.address(),
         args.kind,
         args.role,
@@ -114,19 +114,19 @@ def grant(session: Session, args: Namespace) -> None:
 @command(option("role ROLE", "name of the role"), example="$ store revoke acme_app")
 def revoke(session: Session, args: Namespace) -> None:
     """Revoke all rights of a database role on a store. PostgreSQL only."""
-    from ..engine import store
+    from ..engine.store import roles
 
-    statements = store.revoke(session.address(), args.role)
+    statements = roles.revoke(session.address(), args.role)
     session.out.answer({"role": args.role, "statements": statements}, f"revoked all rights of {args.role}")
 
 
 @command(example="$ store grants")
 def grants(session: Session, args: Namespace) -> None:
     """List which database roles may send with which origins. PostgreSQL only."""
-    from ..engine import store
+    from ..engine.store import roles
 
     session.out.items(
-        store.sender_grants(session.address()),
+        roles.sender_grants(session.address()),
         ("role", "ring", "origins", ("highest priority", "priority")),
         "no role has a grant to send; add one with: airflow-mq store grant sender ROLE --origins PATTERN",
     )

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from airflow_mq import LinearWeigher, MessageQueue, Weight
-from airflow_mq.engine.store import grant, parse, upgrade
+from airflow_mq.engine.store import parse, upgrade
+from airflow_mq.engine.store.roles import grant
 from airflow_mq.observe.metrics import BLOCKS, COUNTER, METRICS, ORIGIN_BACKLOG, ORIGIN_FAIRNESS, TIMER, untagged
 
 #: Metrics of one origin instead of the ring.

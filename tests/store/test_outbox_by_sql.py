@@ -11,7 +11,8 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.store import StoreAddress, grant
+from airflow_mq.engine.store import StoreAddress
+from airflow_mq.engine.store.roles import grant
 from tests.store.test_roles import Roles, connect, owner, roles
 
 __all__ = ["owner", "roles"]

@@ -17,8 +17,8 @@ from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import InvalidInput, StoreReadOnly, UnknownRing
-from airflow_mq.engine.store import StoreAddress, grant, parse, revoke, sender_grants, upgrade
-from airflow_mq.engine.store.roles import like_patterns
+from airflow_mq.engine.store import StoreAddress, parse, upgrade
+from airflow_mq.engine.store.roles import grant, like_patterns, revoke, sender_grants
 
 Roles = Callable[[str], StoreAddress]
 postgres = pytest.mark.postgres

@@ -10,7 +10,8 @@ from psycopg.sql import SQL, Identifier
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.rules.errors import Busy
-from airflow_mq.engine.store import StoreAddress, grant, revoke, sender_grants
+from airflow_mq.engine.store import StoreAddress
+from airflow_mq.engine.store.roles import grant, revoke, sender_grants
 from tests.store.test_roles import Roles, connect, owner, refuses, roles
 
 __all__ = ["owner", "roles"]

@@ -6,18 +6,12 @@ one transaction. `StoredSet` loads books and pages for the rules and writes back
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from .address import StoreAddress, parse
 from .files import refuse_network_file_system
 from .schema import differences, schema_status, upgrade, upgrade_sql
 from .sqlite import SqliteStore
 from .store import AnyStore, Store
 from .version import SchemaStatus
-
-if TYPE_CHECKING:
-    from .roles import SenderGrant, grant, revoke, sender_grants
 
 
 def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:
@@ -34,24 +28,14 @@ def open_store(uri: str | StoreAddress, busy_timeout: float = 10.0) -> AnyStore:
     return PostgresStore(address, busy_timeout)
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("SenderGrant", "grant", "revoke", "sender_grants"):
-        return getattr(import_module(".roles", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 __all__ = [
     "SchemaStatus",
-    "SenderGrant",
     "Store",
     "StoreAddress",
     "differences",
-    "grant",
     "open_store",
     "parse",
-    "revoke",
     "schema_status",
-    "sender_grants",
     "upgrade",
     "upgrade_sql",
 ]

@@ -15,7 +15,8 @@ import pytest
 from psycopg.sql import SQL, Identifier, Literal
 
 from airflow_mq import MessageQueue, Weight
-from airflow_mq.engine.store import StoreAddress, grant
+from airflow_mq.engine.store import StoreAddress
+from airflow_mq.engine.store.roles import grant
 from airflow_mq.errors import KeyConflict
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.routes import PEEK, ROUTES, R

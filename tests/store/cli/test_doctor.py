@@ -15,7 +15,8 @@ import pytest
 from airflow_mq import MessageQueue, Weight, Yield
 from airflow_mq.cli import doctor
 from airflow_mq.engine.rules.errors import Busy
-from airflow_mq.engine.store import grant, parse
+from airflow_mq.engine.store import parse
+from airflow_mq.engine.store.roles import grant
 from tests.proofs.model.clock import SECOND, stopped_clock
 from tests.store.cli.conftest import Terminal
 

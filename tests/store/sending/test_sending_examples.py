@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_mq import MessageQueue
-from airflow_mq.engine.store import StoreAddress, grant
+from airflow_mq.engine.store import StoreAddress
+from airflow_mq.engine.store.roles import grant
 from airflow_mq.spark.java import cache_folder
 from tests.maven import fetch_jar
 from tests.store.test_roles import Roles, owner, roles
