@@ -96,7 +96,7 @@ class Trips:
     """Round trips to PostgreSQL: how often its server was ready for the next request of this thread."""
 
     def __init__(self, queue: MessageQueue, file: Path) -> None:
-        self._file, self._wire = file, queue.store.connection().pgconn
+        self._file, self._wire = file, queue.store.lent().connection.pgconn
 
     def of(self, work: Callable[[], object]) -> int:
         self._wire.trace(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
@@ -190,7 +190,7 @@ def test_the_server_parses_no_condition_of_a_trigger(pg_uri: str) -> None:
         queue.enqueue_messages((f"copy {number}", b"1") for number in range(33))
         queue.enqueue_message("with headers", b"1", headers={"a": "b"})
         queue.payloads.enqueue("external", io.BytesIO(b"x" * 100_000))
-        connection = queue.store.connection()
+        connection = queue.store.lent().connection
         rows = connection.execute("SELECT origin, refers FROM airflow_mq.inbox").fetchall()
         assert len(rows) == 41
         assert {origin for origin, refers in rows if refers} == {"with headers", "external"}
@@ -204,7 +204,7 @@ def test_a_row_without_the_flag_is_examined(pg_uri: str) -> None:
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
         queue.payloads.enqueue("a", io.BytesIO(b"x" * 100_000))
-        connection = queue.store.connection()
+        connection = queue.store.lent().connection
         connection.execute(
             "INSERT INTO airflow_mq.inbox (ring, size, items, more, origin, lengths, attributes, heap) "
             "SELECT ring, size, items, more, 'b', lengths, attributes, heap FROM airflow_mq.inbox"

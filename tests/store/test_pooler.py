@@ -62,7 +62,7 @@ def prepared_after_sending(uri: str) -> int:
     with MessageQueue(uri) as queue:
         for number in range(5):
             queue.enqueue_message("acme", b"an order", key=f"order-{number}")
-        return int(queue.store.connection().execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0])
+        return int(queue.store.lent().connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0])
 
 
 def test_a_client_of_the_server_prepares_statements(pg_uri: str) -> None:
@@ -89,7 +89,7 @@ def test_each_transaction_carries_its_settings_through_a_pooler(pg_uri: str, poo
         admin.execute(f'ALTER DATABASE "{admin.info.dbname}" SET synchronous_commit = off')
     ours = ("pg_catalog, pg_temp", "on", "5min", "10s", "off")
     with MessageQueue(pooled_uri) as queue:
-        connection = queue.store.connection()
+        connection = queue.store.lent().connection
         # The session belongs to the pool: what stays in it would meet the pool's other clients.
         theirs = shown(connection)
         assert theirs == ('"$user", public', "off", "0", "0", "on")
@@ -103,14 +103,14 @@ def test_each_transaction_carries_its_settings_through_a_pooler(pg_uri: str, poo
             admin.execute(f"ALTER DATABASE \"{admin.info.dbname}\" SET default_transaction_isolation = 'serializable'")
         queue.store.drop(connection)
         with queue.store.writing():
-            isolation = queue.store.connection().execute("SHOW transaction_isolation").fetchone()
+            isolation = queue.store.lent().connection.execute("SHOW transaction_isolation").fetchone()
         assert isolation == ("read committed",)
 
 
 def test_a_session_of_its_own_keeps_the_settings(pg_uri: str) -> None:
     upgrade(parse(pg_uri))
     with MessageQueue(pg_uri) as queue:
-        assert shown(queue.store.connection()) == ("pg_catalog, pg_temp", "on", "5min", "10s", "off")
+        assert shown(queue.store.lent().connection) == ("pg_catalog, pg_temp", "on", "5min", "10s", "off")
 
 
 def test_settings_that_change_how_values_are_read_have_no_effect(pg_uri: str, pooled_uri: str) -> None:

@@ -131,7 +131,7 @@ def test_connecting_and_its_settings_are_translated(pg_uri: str) -> None:
         found = open_store(proxy.uri)
         proxy.cut_before(b"lock_timeout")
         for call in (
-            found.connection,
+            found.lent,
             lambda: found.loose().__enter__(),
             lambda: found.writing(at_once=True).__enter__(),
         ):
@@ -149,7 +149,7 @@ def test_a_password_changed_under_a_queue(pg_uri: str) -> None:
             address = replace(parse(pg_uri), user="passing", password="first")
             with MessageQueue(address) as theirs:
                 connection.execute(b"ALTER ROLE passing PASSWORD 'second'")
-                theirs.store.drop(theirs.store.connection())
+                theirs.store.drop(theirs.store.lent().connection)
                 with pytest.raises(StoreUnreachable) as caught:
                     theirs.enqueue_message("a", b"x")
                 assert str(caught.value) == str(known.LOGIN)
@@ -222,11 +222,11 @@ def test_a_row_that_another_holds_is_the_ring(pg_uri: str) -> None:
 
 def test_a_statement_time_out_is_named(pg_uri: str) -> None:
     with MessageQueue(pg_uri) as queue:
-        queue.store.connection().execute("SET statement_timeout = '100ms'")
+        queue.store.lent().connection.execute("SET statement_timeout = '100ms'")
         with pytest.raises(StoreBusy) as caught, queue.store.loose() as unit:
             unit.connection.execute("SELECT pg_sleep(10)")  # type: ignore[attr-defined]
         assert str(caught.value) == str(known.CANCELLED)
-        queue.store.connection().execute("RESET statement_timeout")
+        queue.store.lent().connection.execute("RESET statement_timeout")
         assert queue.footprint("a").count == 0
 
 
@@ -234,7 +234,7 @@ def test_a_statement_time_out_is_named(pg_uri: str) -> None:
 def test_a_transaction_that_was_idle_for_too_long_is_named_and_did_not_happen(pg_uri: str, at: str) -> None:
     with MessageQueue(pg_uri) as queue, admin(pg_uri) as other:
         queue.enqueue_message("a", b"x")
-        connection = queue.store.connection()
+        connection = queue.store.lent().connection
         connection.execute("SET idle_in_transaction_session_timeout = '100ms'")
 
         def wait_until_it_is_gone() -> None:

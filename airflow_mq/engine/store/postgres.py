@@ -330,7 +330,7 @@ class PostgresStore(Store[Connection]):
         self._woken[ring] = now
         # The rows are committed. A lost notification delays a listener and costs the sender nothing.
         with suppress(psycopg.Error, MessageQueueError):
-            self.connection().execute(WAKE, {"channel": wake_channel(self.address.schema, ring)})
+            self.lent().connection.execute(WAKE, {"channel": wake_channel(self.address.schema, ring)})
 
     def sleeper(self, ring: int) -> Sleeper:
         return Notifications(partial(connect, self.address), wake_channel(self.address.schema, ring))

@@ -146,10 +146,6 @@ class Store(ABC, Generic[Connection]):
         """Return a way to sleep until `wake`."""
         return Sleeper()
 
-    def connection(self) -> Connection:
-        """Return this thread's connection."""
-        return self.lent().connection
-
     def lent(self) -> Lent[Connection]:
         """Return this thread's usable connection: every use of the database begins here.
 

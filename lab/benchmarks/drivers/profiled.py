@@ -103,7 +103,7 @@ class Profiled(Driver):
     def _profiled(self, body: Callable[[], object], count: int) -> dict[str, Any]:
         store = self.ours.queue.store
         points: set[str] = set()
-        account, sampler = Account(self.dsn, store.connection()), Sampler()
+        account, sampler = Account(self.dsn, store.lent().connection), Sampler()
         store.probe = points.add
         before, server, ended = account.statements(), account.server_cpu(), account.ended_cpu()
         client, start = time.process_time(), time.perf_counter()

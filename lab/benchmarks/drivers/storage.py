@@ -96,7 +96,7 @@ class Pages:
         driver.setup()
         self.queue: MessageQueue = driver.queue
         assert self.queue.ring == RING
-        self.connection = self.queue.store.connection()
+        self.connection = self.queue.store.lent().connection
         self._processor = batch_processor(self._take)
 
     def _take(self, batch: Any) -> None:

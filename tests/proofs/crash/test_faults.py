@@ -261,7 +261,7 @@ def test_terminated_connection_raises_and_a_retry_succeeds(pg_uri: str) -> None:
                     passed.append(name)
                     if len(passed) - 1 == n:
                         killer.execute(
-                            "SELECT pg_terminate_backend(%s, 5000)", (queue.store.connection().info.backend_pid,)
+                            "SELECT pg_terminate_backend(%s, 5000)", (queue.store.lent().connection.info.backend_pid,)
                         )
 
                 queue.store.probe = probe

@@ -86,7 +86,7 @@ def test_sessions_apply_timeouts_of_the_address(pg_uri: str) -> None:
     with MessageQueue(f"{pg_uri}?{query}") as queue:
         names = [*(part.partition("=")[0] for part in query.split("&"))]
         names = [f"tcp_{name}" if name.startswith("keepalives") else name for name in names]
-        shown = [queue.store.connection().execute(f"SHOW {name}").fetchone()[0] for name in names]
+        shown = [queue.store.lent().connection.execute(f"SHOW {name}").fetchone()[0] for name in names]
     assert shown == ["11s", "12s", "13000", "14", "15", "16"]
 
 

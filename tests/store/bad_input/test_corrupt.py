@@ -46,7 +46,7 @@ def run(queue: MessageQueue, text: str, *values: Any) -> int:
     if not sqlite:
         for value in values:
             text = text.replace("?", "%b" if isinstance(value, bytes) else "%s", 1)
-    return int(queue.store.connection().execute(text, values).rowcount)
+    return int(queue.store.lent().connection.execute(text, values).rowcount)
 
 
 def damage(queue: MessageQueue, place: str, value: Any) -> int:

@@ -27,7 +27,7 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
 def test_full_disk_raises_store_full(queue: MessageQueue) -> None:
     """SQLite reports a full disk if its file may have no further page."""
     before = everything(queue)
-    connection = queue.store.connection()
+    connection = queue.store.lent().connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreFull, match="full"):
@@ -43,7 +43,7 @@ def test_full_disk_raises_store_full(queue: MessageQueue) -> None:
 
 def test_read_only_store_raises_store_read_only(queue: MessageQueue, store_uri: str) -> None:
     before = everything(queue)
-    connection = queue.store.connection()
+    connection = queue.store.lent().connection
     if store_uri.startswith("sqlite"):
         connection.execute("PRAGMA query_only = on")
     else:

@@ -123,14 +123,14 @@ def test_who_holds_a_ring(mq: Terminal, queue: MessageQueue) -> None:
     table = "mq_ring_state" if queue.store.address.driver == "sqlite" else f'"{queue.store.address.schema}".ring_state'
     blob = "x'00'" if queue.store.address.driver == "sqlite" else "'\\x00'"
     set_lease = f"UPDATE {table} SET lease_holder = 'a ghost', lease_token = {blob}, lease_until = "
-    queue.store.connection().execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
+    queue.store.lent().connection.execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
     assert "a ghost" in bad(mq)[0]["what"]
     with MessageQueue(mq.uri, busy_timeout=0.1) as other, pytest.raises(Busy, match="a ghost"):
         other.blocks.plan()
-    queue.store.connection().execute(bad(mq)[0]["do"].partition("let others take the ring: ")[2])
+    queue.store.lent().connection.execute(bad(mq)[0]["do"].partition("let others take the ring: ")[2])
     assert queue.blocks.plan()
-    queue.store.connection().execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
-    queue.store.connection().execute(set_lease + "1")
+    queue.store.lent().connection.execute(set_lease + str((int(time.time()) + 9999) * 1_000_000))
+    queue.store.lent().connection.execute(set_lease + "1")
     assert "a ghost stopped" in str(mq.json("doctor")["findings"])
 
 
@@ -166,8 +166,8 @@ def test_a_block_past_its_deadline_before_many_that_live(sqlite: Terminal) -> No
         queue.enqueue_messages([("acme", b"x"), ("other", b"x")])
         block = queue.blocks.plan(origins=["acme"])
         assert queue.leases.view("other").try_next()
-        queue.store.connection().execute(LEASES)
-        queue.store.connection().execute("UPDATE mq_block SET deadline = 1 WHERE number = ?", (block.id,))
+        queue.store.lent().connection.execute(LEASES)
+        queue.store.lent().connection.execute("UPDATE mq_block SET deadline = 1 WHERE number = ?", (block.id,))
         assert len(queue.blocks.list("planned", limit=2_000)) == 1_002
     for command in ("doctor", "status"):
         assert f"block release {block.token}" in sqlite(command, code=1).out
@@ -217,7 +217,7 @@ def test_a_log_that_grew(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_empty_file_and_a_full_disk(sqlite: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageQueue(sqlite.uri) as queue:
         queue.enqueue_messages("acme", [b"x" * 60_000] * 50)
-        queue.store.connection().execute("DELETE FROM mq_inbox")
+        queue.store.lent().connection.execute("DELETE FROM mq_inbox")
         monkeypatch.setattr(doctor, "FREE_BYTES", 1000)
         monkeypatch.setattr(doctor, "LITTLE_ROOM", 1 << 60)
 
@@ -312,7 +312,7 @@ def test_rights_that_let_another_role_run_code(postgres: Terminal) -> None:
 def test_tables_full_of_dead_rows(postgres: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageQueue(postgres.uri) as queue:
         monkeypatch.setattr(doctor, "DEAD_ROWS", 100)
-        connection = queue.store.connection()
+        connection = queue.store.lent().connection
         connection.execute('ALTER TABLE "airflow_mq".inbox SET (autovacuum_enabled = off)')
         queue.enqueue_messages([(f"origin {number}", b"x") for number in range(500)])
         connection.execute('DELETE FROM "airflow_mq".inbox')

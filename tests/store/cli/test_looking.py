@@ -139,7 +139,7 @@ def test_the_check_finds_what_is_broken(mq: Terminal, queue: MessageQueue) -> No
     assert mq.json("check") == []
 
     table = "mq_book" if queue.store.address.driver == "sqlite" else f'"{queue.store.address.schema}".book'
-    queue.store.connection().execute(f"UPDATE {table} SET messages = 7, size = 99")
+    queue.store.lent().connection.execute(f"UPDATE {table} SET messages = 7, size = 99")
 
     found = mq.json("check", code=1)
     assert found and all(set(one) == {"where", "what"} for one in found)

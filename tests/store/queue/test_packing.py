@@ -87,7 +87,7 @@ def test_sending_goes_on_after_the_session_forgot_its_statements(pg_uri: str) ->
             queue.enqueue_message("a", b"one")
             queue.enqueue_messages([(f"o{number}", b"x") for number in range(2)])
             queue.enqueue_messages([(f"o{number}", b"x") for number in range(100)])
-            queue.store.connection().execute("DEALLOCATE ALL")
+            queue.store.lent().connection.execute("DEALLOCATE ALL")
         assert queue.footprint("a").count == 2
         assert [queue.footprint(f"o{number}").count for number in (0, 1, 99)] == [4, 4, 2]
         assert queue.check() == []

@@ -682,7 +682,7 @@ def test_sums_behind_a_commit_are_written_in_a_transaction(pg_uri: str) -> None:
     warnings: list[str | None] = []
     with MessageQueue(pg_uri) as queue:
         queue.admin.set_origin("a", quota="1GiB")
-        queue.store.connection().add_notice_handler(lambda notice: warnings.append(notice.message_primary))
+        queue.store.lent().connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
         for number in range(140):
             queue.enqueue_message("a", b"x", key=str(number))
     assert warnings == []

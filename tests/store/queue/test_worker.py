@@ -122,7 +122,7 @@ def test_a_lost_listener_costs_only_time(queue: MessageQueue) -> None:
         pytest.skip("SQLite has no notifications")
     with running(queue) as worker:
         time.sleep(0.3)
-        queue.store.connection().execute(
+        queue.store.lent().connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE query LIKE 'LISTEN%' AND datname = current_database()"
         )
