@@ -10,8 +10,8 @@ import pytest
 
 import airflow_mq
 from airflow_mq.engine.store.primitives import Primitives, Repository
-from airflow_mq.engine.store.statements import names
 from airflow_mq.engine.store.unit import Unit
+from tests.statement_names import names
 
 PACKAGE = Path(airflow_mq.__file__).parent
 STATEMENTS = names("sqlite") | names("postgres")

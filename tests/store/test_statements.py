@@ -18,11 +18,11 @@ from psycopg import sql
 import airflow_mq
 from airflow_mq.engine.store import parse, upgrade
 from airflow_mq.engine.store.postgres import UNUSED_PLANS
-from airflow_mq.engine.store.statements import names, statement
+from airflow_mq.engine.store.statements import statement
 from tests.postgres_server import Server, Servers
+from tests.statement_names import SQL, names
 
 PACKAGE = Path(airflow_mq.__file__).parent
-SQL = sorted((PACKAGE / "engine" / "store" / "sql").glob("*.sql"))
 NAMES = {dialect: names(dialect) for dialect in ("sqlite", "postgres")}
 #: Statements that one database needs: the other has no snapshots, no arrays, or no INSERT from DELETE …
 #: RETURNING.

@@ -39,12 +39,6 @@ def statement(dialect: str, name: str, prefix: str) -> str:
     return text.replace("{s}", prefix)
 
 
-@cache
-def names(dialect: str) -> frozenset[str]:
-    """Return the names of all statements of a database."""
-    return frozenset(name for kind, name, variant in _texts() if kind == "name" and variant in ("", dialect))
-
-
 def _text(dialect: str, kind: str, name: str) -> str:
     own = _texts().get((kind, name, dialect))
     text = _texts()[kind, name, ""] if own is None else own
@@ -126,6 +120,7 @@ _MARKERS: dict[str, dict[str, str | Callable[[Match], str]]] = {
 }
 
 
+@cache
 def migrations(dialect: str) -> list[tuple[int, str, str]]:
     """Return all migrations in order: number, name, and text with `{s}` in place of the prefix."""
     folder = files(__package__) / "migrations" / dialect

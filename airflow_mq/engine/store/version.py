@@ -26,7 +26,8 @@ class SchemaStatus:
         """`current`, `missing`, `older`, `newer` or `unreleased`."""
         if self.version is None:
             return "missing"
-        if self.first not in (None, baseline()):
+        # Each released store has the first migration.
+        if self.first not in (None, migrations("sqlite")[0][1]):
             return "unreleased"
         if self.version == self.expected:
             return "current"
@@ -48,12 +49,6 @@ class SchemaStatus:
             raise SchemaTooOld(f"{facts}; run `airflow-mq store upgrade`")
         if self.state == "newer":
             raise SchemaTooNew(f"{facts}; upgrade airflow-mq here")
-
-
-@cache
-def baseline() -> str:
-    """Return the name of the first migration, which each released store has."""
-    return migrations("sqlite")[0][1]
 
 
 @cache

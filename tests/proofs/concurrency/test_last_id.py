@@ -12,6 +12,7 @@ import pytest
 from airflow_mq import MessageQueue
 from airflow_mq.engine.store import parse, statements, upgrade
 from airflow_mq.engine.store.postgres import PostgresStore
+from tests.statement_names import names
 
 pytestmark = [pytest.mark.concurrency, pytest.mark.postgres]
 
@@ -64,6 +65,6 @@ def test_last_id_is_never_ahead_of_drawn_ids(pg_uri: str) -> None:
 
 
 def test_no_statement_reads_the_sequence_row() -> None:
-    code = {name: statements.statement("postgres", name, "{s}") for name in statements.names("postgres")}
+    code = {name: statements.statement("postgres", name, "{s}") for name in names("postgres")}
     assert len(code) > 100
     assert [name for name, text in code.items() if "FROM {s}id_seq" in text or "is_called" in text] == []
