@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.message import Address
+from ..engine.rules.nearest import suggestion
 from ..engine.rules.priority import PRIORITIES, REGULAR
 from ..engine.rules.units import check_seconds
 from ..engine.rules.weight import Weight
@@ -99,6 +101,18 @@ def setting(text: str) -> tuple[str, object]:
         return name, json.loads(value)
     except (ValueError, RecursionError):
         return name, None if value == "none" else value
+
+
+def name_in(*names: str) -> Callable[[str], str]:
+    """Return a reader of the name of a setting, as its option spells it, or as Python does."""
+
+    def read(text: str) -> str:
+        name = text.replace("-", "_")
+        if name not in names:
+            raise ArgumentTypeError(f"unknown setting {text[:80]!r}: {suggestion(name, names)}")
+        return name
+
+    return read
 
 
 def json_object(path: str) -> dict[str, object]:

@@ -13,12 +13,12 @@ from ..engine.rules.budget import BURSTS, RATES, amount_text, burst_of, rate_of
 from ..engine.rules.errors import InvalidInput
 from ..engine.rules.groups import paths_of
 from ..engine.rules.message import Footprint
-from ..engine.rules.nearest import nearest, suggestion
+from ..engine.rules.nearest import nearest
 from ..engine.rules.priority import REGULAR
 from ..engine.rules.weight import LARGEST, Weight
 from ..sheets import Columns
 from ..words import many, percent, size, span
-from .arguments import ORDERED, ORIGIN, hexadecimal, limit, positive, weight, when, why, words
+from .arguments import ORDERED, ORIGIN, hexadecimal, limit, name_in, positive, weight, when, why, words
 from .command import Group, UsageError, command, option
 from .near import meant, question
 from .output import shown
@@ -205,14 +205,6 @@ def _reader(name: str) -> Callable[[str], object]:
     return read
 
 
-def _setting(text: str) -> str:
-    """Read the name of a setting as its option spells it, or as Python does."""
-    name = text.replace("-", "_")
-    if name not in (*_SETTINGS, "all"):
-        raise ArgumentTypeError(f"unknown setting {text[:80]!r}: {suggestion(name, (*_SETTINGS, 'all'))}")
-    return name
-
-
 @command(
     ORIGIN,
     option("--share N", "earn N times as much as other origins", positive),
@@ -224,7 +216,7 @@ def _setting(text: str) -> str:
     option("--burst TIME", "save up at most this of the rate (default: one hour's rate)", _reader("burst")),
     option("--burst-bytes SIZE", "save up at most this of the bytes (default: one hour's)", _reader("burst_bytes")),
     option("--quota SIZE", "store at most so many bytes, for example 5GiB: further sends are refused", words),
-    option("--unset NAME", "use the ring's setting for NAME, or for all", _setting, action="append"),
+    option("--unset NAME", "use the ring's setting for NAME, or for all", name_in(*_SETTINGS, "all"), action="append"),
     name="set",
     example="$ queue set acme --share 4 --most 5m/500MB\n$ queue set acme --rate 2h/day\n$ queue set acme --unset most",
 )

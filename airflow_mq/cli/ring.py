@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from dataclasses import fields
 
 from ..engine.rules.config import ORDERS, SIZES, TIMES, RingConfig, difference
-from ..engine.rules.nearest import suggestion
 from ..engine.rules.units import size_text, time_text
 from ..engine.rules.weight import Costs, LinearWeigher, Weight
 from ..words import many
-from .arguments import ORDERED, duration, json_object, positive, setting, weight, words
+from .arguments import ORDERED, duration, json_object, name_in, positive, setting, weight, words
 from .command import Group, UsageError, command, option
 from .output import shown
 from .serialisation import formula, in_words
@@ -32,16 +31,7 @@ _SETTINGS = (
     option("--backoff AGE", "the time until a message that returned is tried again", duration),
     ORDERED,
 )
-_NAMES = [item.name for item in fields(RingConfig)]
-
-
-def ring_setting(text: str) -> str:
-    """Read the name of a setting."""
-    if text not in _NAMES:
-        raise ArgumentTypeError(f"unknown setting {text[:80]!r}: {suggestion(text, _NAMES)}")
-    return text
-
-
+_NAMED = name_in(*(item.name for item in fields(RingConfig)))
 _RING = option("name RING", "the ring (default: that of --ring)", words, nargs="?")
 
 
@@ -79,7 +69,7 @@ def create(session: Session, args: Namespace) -> None:
 @command(
     _RING,
     *_SETTINGS,
-    option("--unset NAME", "return a setting to its default; may be repeated", ring_setting, action="append"),
+    option("--unset NAME", "return a setting to its default; may be repeated", _NAMED, action="append"),
     example="$ ring change night --max-attempts 5 --unset backoff\n"
     "$ ring change night --set 'costs={\"service_page_item\": [1, 0]}'",
 )
