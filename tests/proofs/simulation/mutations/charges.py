@@ -51,7 +51,7 @@ CHARGES: Sequence[Mutation] = (
     ),
     bug(
         "closed day closed again with late charges", "engine/store/sql/charge.sql",
-        "WHERE b.ring = :ring ORDER BY b.day DESC LIMIT 1", "WHERE b.ring = :ring AND b.last < 0 ORDER BY b.day DESC LIMIT 1",
+        "bill_day l WHERE l.ring = :ring)", "bill_day l WHERE l.ring = :ring AND l.last < 0)",
         test=f"{BILLS}test_a_closed_day_never_changes[sqlite]",
     ),
     bug(
