@@ -260,6 +260,20 @@ def test_origin_keeps_its_letters(make_queue: Maker, origin: str) -> None:
     assert f"ring. {origin}:0:0 runs" in queue.inspect.explain_message(address).sentence
 
 
+def test_a_program_that_leases_messages_needs_no_block(queue: MessageQueue, clock: Clock) -> None:
+    rewind(clock, 0)
+    queue.enqueue_messages("acme", [b"1", b"2"])
+    queue.enqueue_message("birch", b"3")
+    clock.advance(3600)
+    overdue = [len(queue.inspect.servicing().of_queues(queue.inspect.ring().queues))]
+    token = queue.leases.next()
+    assert token is not None
+    overdue.append(len(queue.inspect.servicing().of_queues(queue.inspect.ring().queues)))
+    clock.advance(3600)
+    overdue.append(len(queue.inspect.servicing().of_queues(queue.inspect.ring().queues)))
+    assert overdue == [1, 0, 1], "its lease has ended"
+
+
 def test_messages_that_wait_for_no_block_are_not_overdue(make_queue: Maker) -> None:
     queue = make_queue()
     queue.enqueue_message("acme", b"x")

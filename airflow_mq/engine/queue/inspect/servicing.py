@@ -20,6 +20,7 @@ from ...rules.priority import book_name
 from ...store import codec
 from ...store.rows import PLANNED, BlockRow, settings_of
 from ...store.unit import Unit
+from ..blocks.block import VIEWED
 from ..servers import Server, ledger_pages, server_of, servers_of
 from ..values import Paused, moment
 from .queues import QueueState
@@ -84,6 +85,8 @@ class Servicing:
     held_until: datetime | None
     #: By the names of their books, the queues that stopped at their *most* in the latest block that serviced them.
     at_most: Mapping[str, int] = field(repr=False)
+    #: Whether a message is leased by a token: a program takes messages without blocks.
+    is_viewed: bool = False
     is_dag_paused: IsDagPaused = field(default=unknown_pause, repr=False, compare=False)
 
     @classmethod
@@ -94,7 +97,7 @@ class Servicing:
 
         :param is_dag_paused: returns whether the DAG of a server is paused; None if that is unknown
         """
-        live = [_planner(row) for row in unit.blocks.latest(ring, PLANNED) if row.deadline > now]
+        rows = [row for row in unit.blocks.latest(ring, PLANNED) if row.deadline > now]
         state, servers = unit.rings.state(ring), servers_of(unit, ring)
         return cls(
             now=moment(now),
@@ -102,7 +105,8 @@ class Servicing:
             ever=state.blocks > 0,
             servers=servers,
             plans=_latest_plans(unit, ring),
-            live=[server for server in live if server is not None],
+            live=[server for server in map(_planner, rows) if server is not None],
+            is_viewed=any(row.details_json.get("order") == VIEWED for row in rows),
             holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
             held_until=moment(state.lease_until) if state.lease_until else None,
             at_most=_at_most(unit, ring, servers, config.paths),
@@ -124,7 +128,7 @@ class Servicing:
         takers = [server for server in self.servers if server.takes(origin)]
         if not takers:
             # The servers of other origins are named by the reason `unserved`.
-            return None if self.servers or self.is_held else self._never(sent)
+            return None if self.servers or self.is_held or self.is_viewed else self._never(sent)
         latest = max(takers, key=lambda server: server.at)
         awake = [server for server in takers if not self._has_paused_dag(server)]
         if latest not in awake and not any(self._age(server) < self._patience(server) for server in awake):
