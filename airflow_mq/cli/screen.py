@@ -94,7 +94,7 @@ def _when(block: Block, now: datetime) -> str:
     if block.ended_at is not None:
         return f"{span((now - block.ended_at).total_seconds())} ago"
     left = (block.deadline - now).total_seconds()
-    due = f"due in {span(left)}" if left > 0 else f"overdue for {span(-left)}"
+    due = f"due in {span(left)}" if left > 0 else f"{block.state_at(now)} for {span(-left)}"
     return f"for {span((now - block.planned_at).total_seconds())}, {due}"
 
 

@@ -26,7 +26,7 @@ def test_a_message_that_was_completed_in_a_transaction_needs_no_person(mq: Termi
     queue.commands(queue.store).complete(token).execute()
     assert "nothing that was checked needs a person" in mq("status").out
     assert [row["overdue"] for row in mq.json("block", "list")] == [False]
-    assert "closed" in mq("block", "list").out
+    assert "closed" in mq("block", "list").out and "closed for" in mq("top", "--once").out
 
 
 def test_a_message_is_given_back(mq: Terminal, queue: MessageQueue) -> None:
