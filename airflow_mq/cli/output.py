@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,45 +35,6 @@ class Tell(Protocol):
 
 def silent(text: str = "", part: float | None = None) -> None:
     """Show nothing."""
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Tell]:
-    """Show progress on standard error, if that is a terminal: a spinner, words, a bar, and the elapsed time."""
-    if not sys.stderr.isatty():
-        yield silent
-        return
-    line: dict[str, Any] = {"description": what, "total": None}
-    shown: Any = None
-
-    def show() -> None:
-        nonlocal shown
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24), TimeElapsedColumn()
-        bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
-        shown, task = bar, bar.add_task(**line)
-        bar.update(task, **line)  # with what was reported meanwhile
-        bar.start()
-
-    def tell(text: str = "", part: float | None = None) -> None:
-        line["description"] = f"{what}: {text}" if text else what
-        if part is not None:
-            line.update(completed=part, total=1.0)
-        if shown is not None:
-            shown.update(shown.task_ids[0], **line)
-
-    timer = threading.Timer(AFTER, show)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield tell
-    finally:
-        timer.cancel()
-        timer.join()
-        if shown is not None:
-            shown.stop()
 
 
 class Output:
@@ -158,9 +119,44 @@ class Output:
         wide = max(map(len, pairs), default=0)
         self.lines(Text.assemble((f"{name:{wide}}", "bold"), f"  {shown(one)}") for name, one in pairs.items())
 
-    def progress(self, what: str) -> AbstractContextManager[Tell]:
-        """Show progress beside the result, on a terminal only."""
-        return nullcontext(silent) if self.quiet or self.as_json else progress(what)
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Tell]:
+        """Show progress on standard error, if that is a terminal: a spinner, words, a bar, and the elapsed time."""
+        if self.quiet or self.as_json or not sys.stderr.isatty():
+            yield silent
+            return
+        line: dict[str, Any] = {"description": what, "total": None}
+        shown: Any = None
+
+        def show() -> None:
+            nonlocal shown
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            text = TextColumn("{task.description}", markup=False)
+            columns = SpinnerColumn(), text, BarColumn(24), TimeElapsedColumn()
+            bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+            shown, task = bar, bar.add_task(**line)
+            bar.update(task, **line)  # with what was reported meanwhile
+            bar.start()
+
+        def tell(text: str = "", part: float | None = None) -> None:
+            line["description"] = f"{what}: {text}" if text else what
+            if part is not None:
+                line.update(completed=part, total=1.0)
+            if shown is not None:
+                shown.update(shown.task_ids[0], **line)
+
+        timer = threading.Timer(AFTER, show)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield tell
+        finally:
+            timer.cancel()
+            timer.join()
+            if shown is not None:
+                shown.stop()
 
 
 def error_line(error: str, name: str, code: int, *, as_json: bool) -> None:

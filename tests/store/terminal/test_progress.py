@@ -72,7 +72,7 @@ def test_a_report_while_the_bar_appears_is_shown(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Progress, when, late)
     monkeypatch.setattr(output, "AFTER", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with output.progress("working") as report:
+    with output.Output().progress("working") as report:
         begun.set()
         assert reported.wait(60)
     assert bars[0].tasks[0].description == "working: the latest"
