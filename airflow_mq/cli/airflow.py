@@ -12,9 +12,7 @@ from .arguments import COMMON, HIDDEN
 from .command import Command, Entry, Group, example_text
 from .completion import add_completer
 from .parser import TREE
-
-#: The connection that is used where neither a store nor a connection is named.
-DEFAULT_CONN_ID = "airflow_mq_default"
+from .session import DEFAULT_CONN_ID
 
 
 class _Completed(Arg):

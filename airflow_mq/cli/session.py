@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..engine.store import StoreAddress
 
 VARIABLE = "AIRFLOW_MQ_STORE"
+#: The connection of `airflow mq` where neither a store nor a connection is named, and of a development Airflow.
+DEFAULT_CONN_ID = "airflow_mq_default"
 
 
 class Session:

@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 from ..arguments import positive
 from ..command import NO, UsageError, command, option
 from ..output import error_line, shown
-from ..session import VARIABLE, Session, at_sigterm, interrupt
+from ..session import DEFAULT_CONN_ID, VARIABLE, Session, at_sigterm, interrupt
 
 if TYPE_CHECKING:
     from ...engine.store import StoreAddress
     from ...testing.live import LiveAirflow
 
-CONNECTION = "airflow_mq_default"
 HOME, DAGS = "airflow-dev", "dags"
 ENVIRONMENT_FILE = "env.sh"
 #: Packages that the orders example runs, and its DAGs: in the wheel beside this module, in a checkout at its top.
@@ -226,10 +225,10 @@ def _port(named: int | None) -> int:
 def _airflow(address: StoreAddress, home: Path, dags: Path, port: int, environment: Mapping[str, str]) -> LiveAirflow:
     from ...testing.live import LiveAirflow
 
-    ours = f"AIRFLOW_CONN_{CONNECTION.upper()}"
+    ours = f"AIRFLOW_CONN_{DEFAULT_CONN_ID.upper()}"
     connections: dict[str, dict[str, object]] = {
         "spark_default": {"conn_type": "spark", "host": "local[*]"},
-        CONNECTION: connection_of(address),
+        DEFAULT_CONN_ID: connection_of(address),
     }
     others = {name: value for name, value in environment.items() if name != ours}
     return LiveAirflow(home, dags, port=port, connections=connections, environment=others)
@@ -273,7 +272,7 @@ def _print_started(session: Session, airflow: LiveAirflow, address: StoreAddress
         "password": password,
         "dags": str(airflow.dags_folder),
         "store": address.safe,
-        "connection": CONNECTION,
+        "connection": DEFAULT_CONN_ID,
         "environment": str(environment),
     }
     session.out.fields(started)
