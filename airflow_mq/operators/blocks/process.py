@@ -23,7 +23,7 @@ from airflow_mq.operators.blocks.xcoms import (
     exchange_at,
     planned_block,
 )
-from airflow_mq.operators.spark.connect import ConnectClient, Server, server_of, unused_options
+from airflow_mq.operators.spark.connect import USED, ConnectClient, Server, server_of
 from airflow_mq.operators.spark.hook import (
     JOB,
     MessageSparkHook,
@@ -210,7 +210,7 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
 
     def _run_client(self, server: Server, listener: JobListener) -> None:
         """Run the job's client in a child of this task; a running server does the work."""
-        if unused := unused_options(self._options, self.conf):
+        if unused := sorted({*self._options} - {*USED} | ({"conf"} if self.conf else set())):
             self.log.warning("A Spark Connect server has its own settings; ignored here: %s.", ", ".join(unused))
         self.log.info("The job runs on the Spark Connect server %s.", server.address)
         env_vars = {name: str(value) for name, value in self._options.get("env_vars", {}).items()}

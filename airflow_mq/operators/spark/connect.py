@@ -71,12 +71,6 @@ def server_of(connection: Connection, conn_id: str) -> Server | None:
     return Server(f"{address}/;{words}" if words else address, connection.password or None)
 
 
-def unused_options(options: Mapping[str, object], conf: Mapping[str, object] | None) -> list[str]:
-    """Return the options for spark-submit that do not apply to a running server."""
-    names = {name for name in options if name not in USED}
-    return sorted(names | ({"conf"} if conf else set()))
-
-
 class ConnectClient:
     """The child process that is a server's client, for one job.
 
