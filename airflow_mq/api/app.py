@@ -65,7 +65,7 @@ def create_app() -> FastAPI:
     api.add_api_route("/me", me, methods=["GET"])
     api.add_api_route("/stores", stores, methods=["GET"])
     for noun in (ring, queues, settings, messages, blocks, set_aside, usage, exports):
-        api.include_router(noun.router)
+        api.include_router(noun.router, prefix="/stores/{conn_id}/rings/{ring}")
     app.include_router(api)
     app.add_api_route("/api/v1/openapi.json", openapi, methods=["GET"], include_in_schema=False)
     app.add_api_route("/static/{path:path}", static, methods=["GET", "HEAD"], include_in_schema=False)

@@ -20,7 +20,7 @@ from .runs import Run, Task, run_of, tasks_of
 from .schemas import Body, Priority, Schema, Weight
 from .stores import opened
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+router = APIRouter()
 
 #: Queues that a block lists one by one, and a forecast block.
 LISTED, LISTED_AHEAD = 20, 200

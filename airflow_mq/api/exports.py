@@ -20,9 +20,7 @@ from .usage import Asked
 
 CSV: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
 
-router = APIRouter(
-    prefix="/stores/{conn_id}/rings/{ring}/export", default_response_class=StreamingResponse, responses=CSV
-)
+router = APIRouter(prefix="/export", default_response_class=StreamingResponse, responses=CSV)
 
 #: Rows of a file, and rows per read.
 MOST, AT_ONCE = 100_000, 500

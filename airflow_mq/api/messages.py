@@ -19,7 +19,7 @@ from .access import Peeker, Reader
 from .schemas import MOST_PAGE, Hex, Priority, Schema, Text, Weight
 from .stores import opened
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+router = APIRouter()
 
 #: Headers that hold no secret; of all others a response contains the name only.
 PLAIN_HEADERS = frozenset({"content-type", "content-encoding", "traceparent"})

@@ -28,7 +28,7 @@ from .runs import paused_by
 from .schemas import Body, Origin, Priority, Reason, Remedy, Schema, Text, Weight
 from .stores import opened
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+router = APIRouter()
 
 Sort = Literal["origin", "messages", "bytes", "oldest", "received"]
 #: Seconds that a sorted table waits for the count; then it sorts what is counted so far.

@@ -21,7 +21,7 @@ from .runs import paused_by
 from .schemas import Priority, Remedy, Schema, Weight
 from .stores import opened
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+router = APIRouter()
 
 #: Seconds that the first response waits for exact totals.
 WAIT = 0.03

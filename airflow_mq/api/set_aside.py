@@ -30,7 +30,7 @@ from .stores import opened
 
 log = logging.getLogger("airflow_mq.api")
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+router = APIRouter()
 WRITING = [Depends(same_site_only)]
 
 Reason = Literal["overweight", "most", "fraction", "size", "attempts", "swept"]

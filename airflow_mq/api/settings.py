@@ -16,7 +16,7 @@ from .queues import ResumeRequest
 from .schemas import Schema
 from .stores import opened
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+router = APIRouter()
 
 Typed = Annotated[str, Field(max_length=100)]
 

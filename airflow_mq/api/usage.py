@@ -14,7 +14,7 @@ from .access import Reader
 from .schemas import Body, Schema, Weight
 from .stores import opened
 
-router = APIRouter(prefix="/stores/{conn_id}/rings/{ring}")
+router = APIRouter()
 
 #: Rows of a response.
 MOST_ROWS = 100_000
