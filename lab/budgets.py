@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_813),
     "lines of the engine": Budget(28_227, 19_500),
     "lines of the command line": Budget(5_871),
-    "lines of the package": Budget(51_273, 38_000),
+    "lines of the package": Budget(51_265, 38_000),
     "lines of SQL without migrations": Budget(1_869, 1_700),
     "named statements": Budget(169, 140),
     "statements that read the inbox": Budget(19, 8),
