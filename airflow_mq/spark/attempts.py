@@ -25,7 +25,7 @@ from ..engine.rules.errors import InvalidOutcome
 from ..engine.rules.outcome import DONE, Outcome, Yield, check_outcome
 from ..processors import Processor
 from .child import Call, ChildFailed, Outcomes
-from .items import Place, batch_of, batches_of, groups_of, neighbours_of, place_of
+from .items import Place, batch_of, batches_of, groups_of, place_of, runs_of
 from .terms import JobTerms
 
 log = logging.getLogger("airflow_mq.spark")
@@ -173,13 +173,11 @@ class GroupAttempts(Attempts):
     No later call receives messages of an ordered book behind one that returned.
     """
 
+    groups = staticmethod(groups_of)
+
     def outcomes(self, messages: Iterator[Delivery], run: Runner) -> Outcomes:
         for group in self.groups(messages):
             yield from self._halved(group, run)
-
-    def groups(self, messages: Iterator[Delivery]) -> Iterator[list[Delivery]]:
-        """Yield messages that one call receives together."""
-        return groups_of(messages)
 
     def call(self, messages: Iterable[Delivery]) -> Outcomes:
         """Call the function."""
@@ -208,8 +206,7 @@ class GroupAttempts(Attempts):
 class BatchAttempts(GroupAttempts):
     """Attempts by a function that `batch_processor` made: neighbours in one page."""
 
-    def groups(self, messages: Iterator[Delivery]) -> Iterator[list[Delivery]]:
-        return neighbours_of(messages, place_of)
+    groups = staticmethod(runs_of)
 
     def call(self, messages: Iterable[Delivery]) -> Outcomes:
         group = list(messages)

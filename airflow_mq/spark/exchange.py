@@ -50,7 +50,7 @@ from ..engine.rules.weight import Weight
 from ..engine.store import codec
 from ..engine.store.blob_files import by_fsspec
 from ..processors import Part, Processors
-from .items import Place, batches_of, groups_of, neighbours_of
+from .items import Place, batches_of, neighbours_of
 from .reports import chunked, patiently
 from .share import Reported, Task, left_of
 from .store_side import StoreSide, block_name, live_block, not_begun, tasks_of, terms_of
@@ -232,9 +232,7 @@ def _write_messages(
     folder: Folder, name: str, batches: Iterable[Batch], answered: Mapping[str, Answers], terms: JobTerms
 ) -> None:
     """Write the messages of a share that have none of these outcomes."""
-    left = left_of(batches, answered, terms, Reported())
-    # A page may have many references: with their payloads, its messages are grouped by size.
-    folder.write_table(name, MESSAGES, tables_of(batch for group in groups_of(left) for batch in batches_of(group)))
+    folder.write_table(name, MESSAGES, tables_of(batches_of(left_of(batches, answered, terms, Reported()))))
 
 
 def take_back(queue: MessageQueue, token: str, folder: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TypeVar
 
 from ..engine.queue.batches import grouped
@@ -72,6 +72,11 @@ def neighbours_of(rows: Iterable[Row], place: Callable[[Row], Place]) -> Iterato
         yield group
 
 
+def runs_of(messages: Iterable[Delivery]) -> Iterator[list[Delivery]]:
+    """Yield messages in groups as `groups_of` does, each of neighbours in one page, which may have many references."""
+    return chain.from_iterable(neighbours_of(group, place_of) for group in groups_of(messages))
+
+
 def stretches_of(groups: Iterable[list[Delivery]], is_alone: Callable[[int], bool]) -> Iterator[list[Delivery]]:
     """Yield messages in these groups, and alone each one whose attempt is to be alone."""
     for group in groups:
@@ -84,7 +89,7 @@ def stretches_of(groups: Iterable[list[Delivery]], is_alone: Callable[[int], boo
 
 def batches_of(messages: Iterable[Delivery]) -> Iterator[Batch]:
     """Yield messages as batches of neighbours."""
-    return map(batch_of, neighbours_of(messages, place_of))
+    return map(batch_of, runs_of(messages))
 
 
 def batch_of(group: Sequence[Delivery]) -> Batch:

@@ -14,7 +14,7 @@ from airflow_mq.engine.rules.message import Attributes
 from airflow_mq.engine.rules.page import Facts
 from airflow_mq.engine.rules.patterns import OPEN
 from airflow_mq.spark.attempts import ArrowAttempts, BatchAttempts, MessageAttempts, run_here
-from airflow_mq.spark.items import messages_of
+from airflow_mq.spark.items import batches_of, messages_of
 from airflow_mq.spark.terms import JobTerms
 
 
@@ -43,6 +43,19 @@ def test_messages_of_several_record_batches_are_one_call() -> None:
 
     assert [message.page for message, _ in outcomes] == [0, 1, 2, 3, 4]
     assert len(calls) == 1 and len(calls[0]) > 1 and sum(calls[0]) == 5
+
+
+def test_a_call_of_a_batch_processor_has_a_bounded_size() -> None:
+    """A page has neighbours in any number whose external payloads are far larger than itself."""
+    calls: list[int] = []
+    terms = JobTerms(ordered=True, bounds=(1 << 20, OPEN, MOST_HEADERS))
+    attempts = BatchAttempts(batch_processor(lambda batch: calls.append(len(batch))), terms)
+    messages = messages_of(Batch("acme", [bytes(3 << 20)], 0, index, block=7) for index in range(10))
+
+    outcomes = list(attempts.outcomes(messages, run_here))
+
+    assert [message.index for message, _ in outcomes] == [*range(10)]
+    assert calls == [6, 4] == [len(batch) for batch in batches_of(message for message, _ in outcomes)]
 
 
 @pytest.mark.parametrize("shown", [True, False])
