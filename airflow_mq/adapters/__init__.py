@@ -241,7 +241,6 @@ def _enqueue(adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue
 def _enqueue_all(
     adapter: Adapter, ready: Sequence[tuple[Arrived, Message]], enqueue: Enqueue, full: set[str]
 ) -> Received:
-    arrived = [item for item, _ in ready]
     try:
         sent = enqueue([(item.origin, message) for item, message in ready])
     except (InvalidInput, KeyConflict, QueueFull, TooManyOrigins) as error:
@@ -249,10 +248,8 @@ def _enqueue_all(
             return _enqueue_refused(adapter, *ready[0], error, enqueue, full)
         half = len(ready) // 2
         return _enqueue(adapter, ready[:half], enqueue, full) + _enqueue(adapter, ready[half:], enqueue, full)
-    adapter.commit(arrived)
-    # For external payloads, the queue counts the reference and a reader counts the file.
-    size = sent.size if sent.repeated else sum(map(_size, arrived))
-    return Received(sent.count, size, sent.repeated)
+    adapter.commit([item for item, _ in ready])
+    return Received(sent.count, sent.size, sent.repeated)
 
 
 def _enqueue_refused(

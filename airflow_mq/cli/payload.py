@@ -38,9 +38,7 @@ def enqueue_files(
     """Upload files, and enqueue a message for each; all of them or none."""
     with ExitStack() as stack:
         held = [stack.enter_context(queue.payloads.put(_source(path), progress=_telling(path, tell))) for path in paths]
-        done = queue.enqueue_messages(origin, [Message(blob.reference, key) for blob in held], **common)
-        sizes = sum(blob.size for blob in held) if done.count else 0
-    return type(done)(done.count, sizes, done.repeated)
+        return queue.enqueue_messages(origin, [Message(blob.reference, key) for blob in held], **common)
 
 
 def _source(path: str) -> Path | IO[bytes]:

@@ -6,7 +6,7 @@ import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from io import BytesIO
@@ -137,8 +137,7 @@ class Payloads:
         """
         origin, terms = self.session.check_sender(origin), SendTerms.of(options).checked(self.session)
         with self.put(source, progress=progress) as blob:
-            sent = self._sender.enqueue_messages([(origin, Message(blob.reference, key))], None, terms)
-        return replace(sent, size=blob.size if sent.count else 0)
+            return self._sender.enqueue_messages([(origin, Message(blob.reference, key))], None, terms)
 
     def open(self, blob: bytes | Reference | Held | StoredBlob | Delivery | Peeked | str) -> IO[bytes]:
         """Return a payload as a file: that of a message, in a page or external, or an external one by its hash.

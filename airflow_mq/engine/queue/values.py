@@ -35,6 +35,7 @@ class Enqueued:
     """Result of an enqueue call."""
 
     count: int
+    #: Bytes of their payloads, also of external ones.
     size: int
     #: Number of messages that were skipped because their idempotency key was used before.
     repeated: int = 0

@@ -13,6 +13,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from airflow_mq import Corrupt, Done, Message, Weight
 from airflow_mq.engine.queue.tokens import ReferenceToken
+from airflow_mq.engine.rules.blob import extent
 from airflow_mq.engine.rules.errors import MessageQueueError
 from airflow_mq.engine.rules.priority import HIGH, PRIORITIES, REGULAR, book_name, books_of, origin_of, priority_of
 from tests.postgres_server import Server
@@ -360,7 +361,7 @@ class Tokens(Places):
                 else:
                     fresh = self.sent(command, part, mine)
                     repeated += len(part) - len(fresh)
-                    count, size = count + len(fresh), size + sum(len(entry.payload) for entry in fresh)
+                    count, size = count + len(fresh), size + sum(extent(entry.payload) for entry in fresh)
                     mine.sent += fresh
         except Refused as refusal:
             return str(refusal)
@@ -382,7 +383,7 @@ class Tokens(Places):
             fresh.headers = fresh.headers or entry.headers
             fresh.expires = fresh.expires if "expires" in more else entry.expires
             draft.sent.append(fresh)
-        return len(entry.payload)
+        return extent(entry.payload)
 
     def sent(self, command: Command, messages: list[Any], draft: Draft) -> list[Entry]:
         assert command.to is not None

@@ -222,7 +222,7 @@ class Push(Command[Enqueued]):
             data = pack_attributes(attributes, [message.blob])
             row = InboxRow(name, 0, message.size, 1, False, b"", data, bytes(message.blob))
             target.store.send(unit, target.ring_id, [row])
-        return message.size
+        return message.size if message.blob is None else message.blob.size
 
 
 class _Leased:

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from typing_extensions import Self
 
-from ...rules.blob import Reference
+from ...rules.blob import Reference, extent
 from ...rules.config import HEADER_SIZE, RingConfig
 from ...rules.message import (
     PLAIN,
@@ -169,7 +169,7 @@ class PackedCall:
         self._open_bytes += used + beside
         if own.key is not None:
             place = len(self._held) + len(self._filed)
-            self.keys[place] = KeyedRow(check_key(own.key), origin, key_digest(origin, payload), len(payload))
+            self.keys[place] = KeyedRow(check_key(own.key), origin, key_digest(origin, payload), extent(payload))
             self._close(row)
 
     def _row(self, origin: Any, priority: str) -> _OpenRow:
@@ -203,7 +203,7 @@ class PackedCall:
         lengths = codec.pack_lengths(list(map(len, payloads))) if len(payloads) > 1 else b""
         kept = InboxRow(row.name, 0, len(heap), len(payloads), followed, lengths, attributes, heap)
         self.count += len(payloads)
-        self.size += len(heap)
+        self.size += sum(map(extent, payloads)) if row.has_blobs else len(heap)
         self._open_bytes -= row.used + row.beside
         row.payloads, row.attributes, row.used, row.beside, row.has_blobs = [], {}, 0, 0, False
         self._row_bytes += len(heap) + len(attributes)

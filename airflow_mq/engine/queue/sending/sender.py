@@ -14,6 +14,7 @@ from itertools import chain, islice, repeat
 from typing import Any, NamedTuple, TypedDict
 
 from ....observe import traces
+from ...rules.blob import extent
 from ...rules.characters import shown
 from ...rules.config import HEADER_SIZE
 from ...rules.errors import BlobMissing, Busy, InvalidInput, KeyConflict, StoreError, TooManyOrigins
@@ -352,7 +353,7 @@ class Sender:
             priority = session.permit.check_priority(own.priority or terms.priority or REGULAR)
             attributes = Attributes.given_by(own).checked(most, carried if own.headers else None).over(common)
             entries.append(Posted(book_name(session.check_sender(sender), priority), payload, attributes))
-            size += len(payload)
+            size += extent(payload)
         (delivery.context.require_room_for or RoomForSent(session))(delivery, entries)
         delivery.add(entries)
         return Enqueued(len(entries), size)
