@@ -492,6 +492,18 @@ def test_messages_are_looked_at_and_not_touched(ask: Ask, ring: MessageQueue) ->
     assert data["state"] == "waiting" and data["attempts"] == 0
 
 
+def test_a_completed_token_is_not_shown_as_a_block_that_was_not_settled(ask: Ask, ring: MessageQueue) -> None:
+    ring.enqueue_message("acme", b"1")
+    token = ring.leases.next()
+    assert token is not None
+    states = [ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"][0]["state"]]
+    ring.commands(ring.store).complete(token).execute()
+    states.append(ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"][0]["state"])
+    ring.blocks.release_dead()
+    states.append(ask("viewer", "GET", f"{of(ring)}/blocks").json()["rows"][0]["state"])
+    assert states == ["planned", "closed", "released"]
+
+
 def test_blocks_keep_their_figures(ask: Ask, ring: MessageQueue) -> None:
     ring.enqueue_messages((f"q{number:02}", b"x" * 10) for number in range(30))
     block = ring.blocks.plan("here:orders/manual__2026-01-01T00:00:00+00:00/plan")

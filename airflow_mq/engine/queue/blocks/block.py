@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...rules.claims import Claim
 from ...rules.orders import Entry
 from ...rules.weight import Weight
-from ...store.rows import PLANNED, BlockRow
+from ...store.rows import BlockRow
 from ...store.unit import Unit
 from ..values import Batch, moment
 
@@ -30,8 +30,7 @@ class Block:
     id: int
     key: str | None
     token: str
-    #: `planned`, `settled` or `released`; `closed` if its token was completed or given back, and the next plan, view or
-    #: service settles it.
+    #: `planned`, `settled` or `released`.
     state: str
     #: Whether it executes one set-aside message.
     by_hand: bool
@@ -56,6 +55,8 @@ class Block:
     reports_begin: bool = False
     #: The error that keeps it from being settled; empty without one.
     problem: str = ""
+    #: Whether its token was completed or given back: the next plan, view or service settles it.
+    is_closed: bool = field(default=False, repr=False)
     #: The seed of a shuffled order (`Inspect.ring_order`).
     seed: bytes | None = None
     claims: Sequence[Claim] = field(default=(), repr=False)
@@ -79,8 +80,9 @@ class Block:
         return self.predicted if self.used is None else self.used
 
     def state_at(self, now: datetime) -> str:
-        """Return its state, or `overdue` if it lives past its deadline."""
-        return "overdue" if self.state == "planned" and self.deadline <= now else self.state
+        """Return its state, or `closed` if its token was completed, or `overdue` if it lives past its deadline."""
+        is_past = self.state == "planned" and self.deadline <= now
+        return ("closed" if self.is_closed else "overdue") if is_past else self.state
 
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
         """Yield the messages to process: neighbours of one origin together, in the order of service.
@@ -108,13 +110,14 @@ def block_of(
         id=row.number,
         key=row.key,
         token=bytes(row.token).hex(),
-        state="closed" if row.state == PLANNED and not row.deadline else STATES[row.state],
+        state=STATES[row.state],
         by_hand=bool(row.by_hand),
         by=str(details.get("by", "")),
         planned_at=moment(row.planned_at),
         ended_at=None if row.ended_at is None else moment(row.ended_at),
         # A closed block has no deadline any more.
         deadline=moment(row.deadline or row.planned_at),
+        is_closed=row.deadline == 0,
         lease=row.seconds,
         limit=details["limit"],
         planned=details["planned"],
