@@ -219,7 +219,7 @@ def test_completed_lease_stays_completed_if_the_clock_is_set_back(queue: Message
         for earlier in (now - 1, now - 3_600_000_000):
             assert not unit.blocks.close(ring, secret, earlier)
             assert unit.blocks.renew(ring, secret, 60.0, earlier) is None
-            assert not unit.blocks.report(ring, secret, b"[]", earlier)
+            assert not unit.blocks.report(ring, secret, b"[]", b"", earlier)
     (block,) = queue.blocks.list("planned")
     assert block.deadline == block.planned_at
 
