@@ -66,6 +66,7 @@ GUESTS: Mapping[str, Mapping[str, int]] = {
         "complete_uploading": 2,
         "sweep_uploads": 1,
     },
+    "reader": {"look_around": 6, "foresee": 3, "check_beside": 2},
 }
 #: The fraction of runs with each kind of guest, and its steps there.
 GUEST_RUNS, GUEST_STEPS = 0.2, 8
