@@ -89,6 +89,7 @@ def test_guests_meet_what_they_are_for(sqlite_stores: Stores) -> None:
         "sends of a callback", "sends by a kept delivery", "tune: done", "enlarge: done", "parts that were repeated",
         "workers that died of a message", "ends that were expected", "empty claims",
         "ends beside a service", "uploads of workers", "external payloads that were read",
+        "readings", "blocks that were forecast",
     ):  # fmt: skip
         assert total.met[name], name
 

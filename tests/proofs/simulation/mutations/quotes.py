@@ -1,4 +1,4 @@
-"""Planted bugs of quotes: what arrives meanwhile, what is charged, and whom the messages delay."""
+"""Planted bugs of forecasts and quotes: what the next block takes, what arrives meanwhile, and whom messages delay."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from .planting import Mutation, bug
 QUOTE, QUOTES_TESTS = "engine/queue/inspect/quote.py", "tests/store/queue/test_quotes.py::"
 
 QUOTES: Sequence[Mutation] = (
+    bug(
+        "dry run that services what is in flight", "engine/queue/inspect/forecast.py",
+        "working_set = self.working_set(planning=True)\n        given", "working_set = self.working_set()\n        given",
+    ),
     bug(
         "quote without further arrivals", QUOTE,
         "        future.overlay.arrive(rows)\n", "        future.overlay.arrive([])\n",
