@@ -30,9 +30,9 @@ def pack_reports(reports: Iterable[Report], config: RingConfig, permit: Permit =
     return codec.pack_report(plain, b"".join(report.ids for report in reports)) if plain else b"", blobs_of(sent)
 
 
-def blobs_of(sent: Iterable[Posted]) -> bytes:
+def blobs_of(sent: Sequence[Posted]) -> bytes:
     """Return the external payloads of messages that a block sends when it ends, as an inbox row names them."""
-    return pack_attributes(PLAIN, [posted.payload for posted in sent])
+    return pack_attributes(PLAIN, [posted.payload for posted in sent]) if sent else b""
 
 
 def _plain_report(report: Report, items: int, bounds: SendBounds, sent: list[Posted]) -> list[Any]:
