@@ -7,6 +7,8 @@ import { ApiError } from "./api";
 const SLOWEST = 60_000;
 /** Seconds, doubled by each failure, before what is read once is read again. */
 const RETRY = 1;
+/** The pause after a reading, at least, as a multiple of its duration: a slow answer does not keep the server busy. */
+const REST = 4;
 
 /** The typed text, once typing pauses. */
 export function useSettled(value: string, millis = 250): string {
@@ -61,6 +63,7 @@ export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T
       if (asking || stop.signal.aborted) return;
       asking = true;
       changed = false;
+      const began = performance.now();
       try {
         const data = await loader.current(stop.signal);
         failures = 0;
@@ -80,11 +83,12 @@ export function usePoll<T>(key: string, load: (signal: AbortSignal) => Promise<T
         }
       }
       asking = false;
+      const took = performance.now() - began;
       // The response may be older than the user's action.
       if (changed) return void ask();
       const pause = seconds ?? (answered || !retries ? null : RETRY);
       if (pause !== null && !stop.signal.aborted && !document.hidden)
-        timer = setTimeout(ask, Math.min(pause * 1000 * 2 ** failures, Math.max(SLOWEST, pause * 1000)));
+        timer = setTimeout(ask, Math.max(REST * took, Math.min(pause * 1000 * 2 ** failures, Math.max(SLOWEST, pause * 1000))));
     }
 
     const seen = () => {
