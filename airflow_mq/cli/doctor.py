@@ -100,7 +100,8 @@ def doctor(session: Session, args: Namespace) -> bool:
     session.out.value({"store": address.safe, "ok": not bad, "findings": found})
     print_findings(session, found)
     session.out.remark(f"{many(bad, 'problem')} found" if bad else "nothing is wrong")
-    session.out.remark("to check what is stored, ring by ring: airflow-mq check --ring NAME")
+    options = f"{session.options} --ring NAME".strip()
+    session.out.remark(f"to check what is stored, ring by ring: airflow-mq check {options}")
     return not bad
 
 
@@ -108,7 +109,8 @@ def doctor(session: Session, args: Namespace) -> bool:
 def check(session: Session, args: Namespace) -> bool:
     """Check everything that is stored, and print every violation.
 
-    Writes nothing, and reads the sizes of external payloads only. Exit code 1 if there are any violations.
+    Writes nothing. Of external payloads, it compares the sizes and does not read the bytes. Exit code 1 if there are any
+    violations.
     """
     with session.queue() as queue, session.out.progress("checking") as tell:
         found = queue.check(lambda done, of: tell(f"{done:,} of {of:,} queues", done / of))

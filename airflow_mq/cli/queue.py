@@ -168,7 +168,8 @@ def resume(session: Session, args: Namespace) -> bool:
         pauses = [] if resumed else queue.admin.paused()
         near = question(nearest(args.origin, [one.origin for one in pauses]))
         for group in (one.origin for one in pauses if one.below and args.origin.startswith(f"{one.origin}/")):
-            near = f"; {group} is, with all below it: {queue.session.cli('queue resume', group)}"
+            near = f"; its group {group} is paused; to resume that: {queue.session.cli('queue resume', group)}"
+            break
     session.out.answer(
         {"origin": args.origin, "resumed": resumed},
         f"resumed {args.origin}" if resumed else f"{args.origin} was not paused, nor did it wait for a backoff{near}",

@@ -203,7 +203,7 @@ class Admin:
             while self._close_day():
                 pass
         except Busy as error:
-            log.warning("ends that failed and days that are over wait for the next housekeeping: %s", error)
+            log.warning("failed ends were not tried again, and finished days not closed: %s", error)
         self.session.forget_all_old()
         sweep(self.store, LATEST)
         self._set_asides.expire()

@@ -46,7 +46,7 @@ class View:
 
     def try_next(self) -> ReferenceToken | None:
         """Lease the next message; return None if there is none at the moment."""
-        session, details = self._session, {"order": VIEWED}
+        session, details = self._session, {"order": VIEWED, "of": self.origin}
         session.refuse_nested()
         while True:
             session.settler.release_dead(wait=False)
@@ -67,7 +67,7 @@ class View:
                 return None
             if token is not None and decided is not None:
                 # Messages that expired are not in flight until a later call.
-                session.settler.release_soon(bytes(decided.token), sweeps=False)
+                session.settler.release_soon([bytes(decided.token)], sweeps=False)
             if token is not None or decided is None:
                 return token
 
@@ -181,6 +181,5 @@ class Leases:
         """Transfer messages to another queue, all or none, in a transaction of its own. See `Commands.transfer`."""
         mine = read_tokens(self.session, tokens)
         done = Commands(self.session, self.session.store).transfer(mine, to, ring=ring, weight=weight).execute()
-        for token in mine:
-            self.session.settler.release_soon(bytes.fromhex(token.secret))
+        self.session.settler.release_soon(bytes.fromhex(token.secret) for token in mine)
         return done

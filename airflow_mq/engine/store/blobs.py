@@ -282,7 +282,8 @@ def open_blob(store: AnyStore, reference: Reference) -> IO[bytes]:
 def is_there(store: AnyStore, unit: Unit, reference: Reference, folder: str | None = None) -> bool:
     """Return whether a payload and its first piece exist; also `True` if its file cannot be checked now.
 
-    :param folder: folder of new payloads: a file in another folder that cannot be reached counts as missing
+    :param folder: folder of new payloads, for a sender, who would replace the payload: a file that was cut counts as
+        missing, and one in another folder that cannot be reached
     """
     blob = unit.payloads.blob(reference.hash.hex())
     if blob is None or blob[0] != reference.size:
@@ -291,7 +292,8 @@ def is_there(store: AnyStore, unit: Unit, reference: Reference, folder: str | No
     if not path:
         return unit.payloads.chunk(upload, 0) is not None
     try:
-        return stored_file(store, unit, path).size() == reference.size
+        size = stored_file(store, unit, path).size()
+        return size is not None and (folder is None or size == reference.size)
     except StoreUnreachable:
         # A sender must not replace a copy that others read, but another folder may never come back.
         return folder is None or is_below(path, [folder])
@@ -368,7 +370,7 @@ def sweep(store: AnyStore, most: int = SWEPT) -> int:
 def _delete_unused(store: AnyStore) -> int | None:
     """Delete some unused blobs; return their number, or `None` if there are no more that can be deleted now."""
     with store.loose() as unit:
-        # Mostly there are none, and then this waits for no other writer.
+        # A look without a transaction waits for no other writer, and mostly finds none.
         if not unit.payloads.locked(unit.now(), SWEPT):
             return None
     with store.writing() as unit:

@@ -54,7 +54,7 @@ _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _ARRAYS = {code.encode(): code for _, code in _WIDTHS}
 _RUN = struct.Struct("<BQIIBI")
 _WEIGHT = struct.Struct(">QQ")
-#: Numbers of a charge, which begins with two weights.
+#: Numbers of a charge: each of its two weights is two of them.
 _SUMS = len(Charge._fields) + 2
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 

@@ -210,7 +210,7 @@ def _sender_grant(connection: postgres.Connection, address: StoreAddress, wanted
     if connection.execute(writes).fetchone() is not None:
         raise InvalidInput(
             f"role {wanted.role!r} may write the tables, so no grant restricts it: use another role, or first revoke "
-            f"its rights: `airflow-mq store revoke {wanted.role}`"
+            f"that right: `airflow-mq store revoke {wanted.role}`, if it is not that of a role of which it is a member"
         )
     if wanted.priority == "high":
         # Else the sender of the first high message would lock the row of the ring until its transaction ends.

@@ -24,7 +24,10 @@ def test_a_group_is_paused_looked_at_and_resumed(mq: Terminal) -> None:
     assert mq.json("queue", "paused")[0]["below"] is True
     assert "yes" in mq("queue", "paused").out
     assert "with all below it, is paused" in mq("explain", "acme", "--below").out
-    assert "acme is, with all below it: airflow-mq queue resume acme" in mq("queue", "resume", "acme/mail", code=1).out
+    assert (
+        "its group acme is paused; to resume that: airflow-mq queue resume acme"
+        in mq("queue", "resume", "acme/mail", code=1).out
+    )
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 2
     assert mq.json("queue", "resume", "acme") == {"origin": "acme", "resumed": True}
     assert mq.json("service", "--processor", f"{HERE}:done")["processed"] == 4

@@ -764,6 +764,11 @@ def test_a_command_that_is_never_executed_is_logged(
     for refused in ({"to": "no\norigin"}, {"to": "acme", "ring": "nowhere"}):
         with pytest.raises((InvalidInput, UnknownRing)):
             commands.transfer(token, **refused)
+    completion = commands.complete(token)
+    for wrong in ((completion, 5), (5, completion), (completion, completion)):
+        with pytest.raises(InvalidInput, match="invalid message|duplicate completion"):
+            commands.push("acme", *wrong)  # type: ignore[arg-type]
+    del completion, wrong
     gc.collect()
     assert not caplog.messages
     commands.push("acme", b"forgotten")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from airflow_mq.engine.queue.inspect.forecast import ForecastBlock, Foresight
 from airflow_mq.engine.queue.inspect.inspect import LOOK_AHEAD
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidInput
 from airflow_mq.engine.rules.weight import LARGEST
+from airflow_mq.engine.store import parse, upgrade
 from tests.proofs.crash.states import everything
 from tests.store.queue.conftest import Maker
 
@@ -498,6 +500,18 @@ def test_explain_reports_a_missing_payload(make_queue: Maker, tmp_path: Path, wh
             unit.run("delete_chunks", upload=upload, limit=9)
     assert f"payload {name} is not there" in queue.inspect.explain("acme").sentence
     assert queue.service_queues(lambda delivery: delivery.open_blob().read(1)).failed == 1
+
+
+def test_a_cut_payload_is_there_and_damaged(make_queue: Maker, tmp_path: Path) -> None:
+    queue, other = make_queue(blob_path=str(tmp_path / "blobs")), f"sqlite:///{tmp_path / 'other.db'}"
+    queue.payloads.enqueue("acme", b"x" * 100_000)
+    for file in (tmp_path / "blobs").iterdir():
+        os.truncate(file, 100)
+    assert "is not there" not in queue.inspect.explain("acme").sentence
+    upgrade(parse(other))
+    with MessageQueue(other) as there:
+        assert queue.service_queues(lambda delivery: there.enqueue_message("x", delivery.payload) and None).failed == 0
+    assert queue.service_queues(lambda delivery: delivery.open_blob().read() and None).failed == 0
 
 
 def test_explain_reports_why_a_message_is_set_aside(make_queue: Maker) -> None:

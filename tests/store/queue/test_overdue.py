@@ -274,6 +274,15 @@ def test_a_program_that_leases_messages_needs_no_block(queue: MessageQueue, cloc
     assert overdue == [1, 0, 1], "its lease has ended"
 
 
+def test_a_program_that_leases_messages_of_an_origin_services_no_other(queue: MessageQueue, clock: Clock) -> None:
+    rewind(clock, 0)
+    queue.enqueue_messages([("acme", b"1"), ("birch", b"2")])
+    clock.advance(3600)
+    assert queue.leases.view("acme", lease=86_400).try_next()
+    servicing = queue.inspect.servicing()
+    assert [servicing.overdue(origin, None) is None for origin in ("acme", "birch")] == [True, False]
+
+
 def test_messages_that_wait_for_no_block_are_not_overdue(make_queue: Maker) -> None:
     queue = make_queue()
     queue.enqueue_message("acme", b"x")

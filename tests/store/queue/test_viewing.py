@@ -225,6 +225,22 @@ def test_completed_lease_stays_completed_if_the_clock_is_set_back(queue: Message
 
 
 @pytest.mark.parametrize("end", ["complete", "give_back", "transfer"])
+def test_an_outage_behind_the_commit_of_many_tokens_is_met_once(queue: MessageQueue, end: str) -> None:
+    queue.enqueue_messages([(origin, b"1") for origin in "abcd"])
+    tokens, seen = [queue.leases.next() for _ in "abcd"], list[str]()
+
+    def lose(what: str) -> None:
+        seen.append(what)
+        if "committed" in seen[:-1]:
+            raise StoreUnreachable
+
+    queue.store.probe = lose
+    getattr(queue.leases, end)(tokens, *["to"] * (end == "transfer"))
+    queue.store.probe = None
+    assert len(seen) - seen.index("committed") == 2
+
+
+@pytest.mark.parametrize("end", ["complete", "give_back", "transfer"])
 def test_an_outage_behind_the_commit_of_a_token_is_no_error(queue: MessageQueue, end: str) -> None:
     """Its text, that nothing was changed, would be wrong."""
     queue.enqueue_message("a", b"1")

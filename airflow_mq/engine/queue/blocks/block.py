@@ -81,8 +81,9 @@ class Block:
 
     def state_at(self, now: datetime) -> str:
         """Return its state, or `closed` if its token was completed, or `overdue` if it lives past its deadline."""
-        is_past = self.state == "planned" and self.deadline <= now
-        return ("closed" if self.is_closed else "overdue") if is_past else self.state
+        if self.state != "planned":
+            return self.state
+        return "closed" if self.is_closed else "overdue" if self.deadline <= now else "planned"
 
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
         """Yield the messages to process: neighbours of one origin together, in the order of service.

@@ -59,7 +59,7 @@ def remember(unit: Unit, ring: int, origin: str, measured: Sequence[Measured], p
     drift = fit(processor, origin, sums).drift
     if drift is not None and sums["count"] >= ENOUGH and not 1 / DRIFT < drift < DRIFT:
         log.warning(
-            "messages of %s take %.2f times what was predicted; see `airflow-mq admin fit-weigher`",
+            "messages of %s take %.2f times what was predicted; see `airflow-mq admin fit-weigher` for this ring",
             quoted(origin),
             drift,
         )

@@ -20,9 +20,9 @@ from ..values import Report
 
 
 def pack_reports(reports: Iterable[Report], config: RingConfig, permit: Permit = OPEN) -> tuple[bytes, bytes]:
-    """Return checked reports as they are stored, or nothing: an invalid report would keep its block from settling.
+    """Return reports as they are stored, and the external payloads of what they send, as an inbox row names them.
 
-    The second part names the external payloads that the reported messages send.
+    Each report is checked: an invalid one would keep its block from settling. Without reports, both are empty.
     """
     items, bounds, sent = config.heap_size, send_bounds(config, permit), list[Posted]()
     reports = list(reports)

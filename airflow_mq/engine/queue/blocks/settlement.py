@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -86,13 +86,15 @@ class BlockSettler:
         with suppress(MessageQueueError), self.store.writing(wait=False, patience=0.0) as unit:
             unit.blocks.record_problem(row, problem)
 
-    def release_soon(self, token: bytes, *, sweeps: bool = True) -> None:
-        """Release a block that was just closed; if that fails, the next plan, view or housekeeping does.
+    def release_soon(self, tokens: Iterable[bytes], *, sweeps: bool = True) -> None:
+        """Release blocks that were just closed, until the store fails; the next plan, view or service does the rest.
 
         The close is committed, and an error would look as if it was not.
         """
-        with suppress(Refused, StoreError):
-            self.end(token, RELEASED, dead=True, wait=False, sweeps=sweeps)
+        with suppress(StoreError):
+            for token in tokens:
+                with suppress(Refused):
+                    self.end(token, RELEASED, dead=True, wait=False, sweeps=sweeps)
 
     def end(self, token: bytes, state: int, *, dead: bool = False, wait: bool = True, sweeps: bool = True) -> Serviced:
         """Settle or release a block; if it ended in the same way before, return the same result.

@@ -129,8 +129,9 @@ def _with_last_error(unit: Unit, session: RingSession, found: Explanation) -> Ex
         clauses.append(f"it was {error.replace(NOT_TRIED, f'not tried{_in_block(event)}:', 1)}")
     elif error:
         clauses.append(f"the last error: {error}")
-    fixed = Remedy("a processor that succeeds; its errors", session.cli(ERRORS))
-    remedies = [*found.remedies, *[fixed] * (found.attempts > 0 and found.reason in WAITS_FOR_A_BLOCK)]
+    remedies = [*found.remedies]
+    if found.attempts and found.reason in WAITS_FOR_A_BLOCK:
+        remedies.append(Remedy("a processor that succeeds; its errors", session.cli(ERRORS)))
     return replace(found, sentence=f"{'; '.join(clauses)}.", remedies=remedies, last_error=error)
 
 

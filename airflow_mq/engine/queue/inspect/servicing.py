@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain, pairwise
@@ -85,8 +85,8 @@ class Servicing:
     held_until: datetime | None
     #: By the names of their books, the queues that stopped at their *most* in the latest block that serviced them.
     at_most: Mapping[str, int] = field(repr=False)
-    #: Whether a message is leased by a token: a program takes messages without blocks.
-    is_viewed: bool = False
+    #: The origins of which programs lease messages by tokens, without blocks; None for a program that takes any.
+    viewed: Collection[str | None] = ()
     is_dag_paused: IsDagPaused = field(default=unknown_pause, repr=False, compare=False)
 
     @classmethod
@@ -106,7 +106,7 @@ class Servicing:
             servers=servers,
             plans=_latest_plans(unit, ring),
             live=[server for server in map(_planner, rows) if server is not None],
-            is_viewed=any(row.details_json.get("order") == VIEWED for row in rows),
+            viewed={row.details_json.get("of") for row in rows if row.details_json.get("order") == VIEWED},
             holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
             held_until=moment(state.lease_until) if state.lease_until else None,
             at_most=_at_most(unit, ring, servers, config.paths),
@@ -128,7 +128,8 @@ class Servicing:
         takers = [server for server in self.servers if server.takes(origin)]
         if not takers:
             # The servers of other origins are named by the reason `unserved`.
-            return None if self.servers or self.is_held or self.is_viewed else self._never(sent)
+            is_taken = self.servers or self.is_held or not {None, origin}.isdisjoint(self.viewed)
+            return None if is_taken else self._never(sent)
         latest = max(takers, key=lambda server: server.at)
         awake = [server for server in takers if not self._has_paused_dag(server)]
         if latest not in awake and not any(self._age(server) < self._patience(server) for server in awake):

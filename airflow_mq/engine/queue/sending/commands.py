@@ -129,9 +129,10 @@ class Push(Command[Enqueued]):
         terms: SendTerms,
     ) -> None:
         self.messages = messages
-        for token in self._released():
-            # From here on, the push is executed or forgotten, or refused with an error.
-            token._tried = True
+        released = self._released()
+        if len(set(released)) < len(released):
+            raise InvalidInput("duplicate completion: each is pushed once; remove the duplicate")
+        for token in released:
             token._refuse_again()
             if token.commands.connection is not commands.connection:
                 raise InvalidInput("push and completion over two connections: expected one connection for both")
@@ -139,7 +140,7 @@ class Push(Command[Enqueued]):
         self.target.refresh_config()
         self.origin, self.terms = self.target.check_sender(origin), terms.checked(self.target)
         super().__init__(commands, "push")
-        for token in self._released():
+        for token in released:
             token._pushed = self
 
     def _released(self) -> list[TransferToken]:
@@ -294,6 +295,10 @@ class Commands:
         :param messages: bytes, a `Message`, or a result of `complete` that is not executed.
         :param ring: another ring of the same store.
         """
+        for message in messages:
+            if isinstance(message, TransferToken):
+                # A refused push has an error of its own; its completions are not logged as never executed.
+                message._tried = True
         for message in messages:
             if not isinstance(message, (bytes, bytearray, memoryview, Message, TransferToken)):
                 raise InvalidInput(

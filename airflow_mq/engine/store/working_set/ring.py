@@ -98,8 +98,10 @@ class RingLoader:
         looked_to_end = self._options.looks_once and self._rest_done and self._look_ended
         while not found:
             if following.is_empty and not self._rest_done:
-                leaves_out = self.working_set.keeps_places and self._skipped > VISITED and self.source.leaves_out
-                (self._fetch_serviceable if leaves_out else self._fetch_all)()
+                if self.working_set.keeps_places and self._skipped > VISITED and self.source.leaves_out:
+                    self._fetch_serviceable()
+                else:
+                    self._fetch_all()
             if not following.newcomers and not looked_to_end:
                 self._look_for_news(None if self._rest_done else self._ticket_cursor, MEET_AT_ONCE)
                 looked_to_end = self._rest_done and self._look_ended

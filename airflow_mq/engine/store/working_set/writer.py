@@ -259,7 +259,7 @@ class Collector:
         if least < horizon:
             raise StoreCorrupt(
                 f"id {least} was drawn below the horizon {horizon}: expected ids from the horizon on; nothing was "
-                "changed; report this with the output of `airflow-mq check`"
+                "changed; report this with the output of `airflow-mq check` for this ring"
             )
         changed = map(self.working_set.pages.get, self.changes.pages | self.changes.cut_pages)
         for page in (*filter(None, changed), *self.changes.removed_pages.values()):
@@ -381,7 +381,7 @@ class Writer:
                     raise StoreCorrupt(
                         f"saving would strand messages of {told(origin)}: inbox rows {lost[:5]} lie below its new "
                         f"floor {floor} and in no page; nothing was changed; report this with the "
-                        "output of `airflow-mq check`"
+                        "output of `airflow-mq check` for this ring"
                     )
 
         return check

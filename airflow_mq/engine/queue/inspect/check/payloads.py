@@ -22,6 +22,8 @@ Uses = dict[Place, tuple[str, int | None, bool]]
 def check_blobs(session: RingSession, unit: Unit, missing: dict[str, str]) -> Iterator[Violation]:
     """Return the violations in the messages of one ring and in all payloads of its store.
 
+    The references of reports to blocks are not compared: they become messages when their blocks end.
+
     :param missing: receives the missing files, by hash; see `confirm_missing`.
     """
     uses = unit.payloads.uses()
