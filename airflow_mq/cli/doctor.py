@@ -109,7 +109,7 @@ def doctor(session: Session, args: Namespace) -> bool:
 def check(session: Session, args: Namespace) -> bool:
     """Check everything that is stored, and print every violation.
 
-    Writes nothing. Of external payloads, it compares the sizes and does not read the bytes. Exit code 1 if there are any
+    Writes nothing. Of external payloads, it compares the sizes and does not read the bytes. Exit code 1 if there are
     violations.
     """
     with session.queue() as queue, session.out.progress("checking") as tell:

@@ -512,6 +512,8 @@ def test_a_cut_payload_is_there_and_damaged(make_queue: Maker, tmp_path: Path) -
     with MessageQueue(other) as there:
         assert queue.service_queues(lambda delivery: there.enqueue_message("x", delivery.payload) and None).failed == 0
     assert queue.service_queues(lambda delivery: delivery.open_blob().read() and None).failed == 0
+    queue.payloads.put(b"x" * 100_000).release()
+    assert queue.service_queues(lambda delivery: delivery.open_blob().read() and None).processed == 1
 
 
 def test_explain_reports_why_a_message_is_set_aside(make_queue: Maker) -> None:
