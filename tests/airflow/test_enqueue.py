@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import tempfile
 import tracemalloc
+from collections.abc import Callable
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
@@ -18,6 +20,7 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from tests.airflow.stage import CONN_ID, Airflow, Run
+from tests.proofs.crash.children import run_child
 
 pytestmark = pytest.mark.airflow
 
@@ -255,6 +258,35 @@ def test_a_folder_that_cannot_be_read_is_reported(
         assert run.execute(enqueue(files=f"{landing}/{pattern}", origin=pattern))["count"] == count
         (warning,) = [record.getMessage() for record in caplog.records if record.name == "airflow_mq.adapters"]
         assert warning == f"{landing}/{pattern}: cannot read the folder 'closed/'"
+
+
+def test_a_folder_of_any_rights_keeps_no_file_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    """A sender may change the rights of its own folder."""
+    from airflow_mq.operators.enqueue.files import matching
+
+    def search() -> None:
+        caplog.clear()
+        for pattern in ("*/*.csv", "*/1.csv"):
+            assert [name for name, _ in matching(f"{landing}/{pattern}")] == [f"{landing}/acme/1.csv"]
+            assert f"{landing}/{pattern}: cannot read the folder 'odd/'" in caplog.text
+        with pytest.raises(Exception, match=f"folder cannot be read: '{landing}/odd'"):
+            list(matching(f"{landing}/odd/1.csv"))
+
+    def unprivileged(probe: Callable[[str], None]) -> None:
+        if os.geteuid() == 0:
+            os.setuid(65_534)
+        search()
+
+    with tempfile.TemporaryDirectory() as landing:
+        Path(landing).chmod(0o755)
+        for name in ("acme", "odd"):
+            Path(landing, name).mkdir()
+            Path(landing, name, "1.csv").write_text(name)
+        # Its names can be listed, or its files found by name.
+        for rights in (0o444, 0o111):
+            Path(landing, "odd").chmod(rights)
+            run_child(unprivileged)
+        Path(landing, "odd").chmod(0o755)
 
 
 def test_a_link_that_replaces_a_file_while_it_is_read_is_not_followed(tmp_path: Path) -> None:

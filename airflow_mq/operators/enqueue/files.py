@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
@@ -22,9 +22,6 @@ from airflow_mq.keys import key_for
 from airflow_mq.operators.base import refuse_text_of
 from airflow_mq.operators.enqueue.base import EnqueueOperator, File, Sourced
 from airflow_mq.words import many
-
-if TYPE_CHECKING:
-    pass
 
 #: Schemes of this machine's files; a path without one is such a file as well.
 LOCAL = ("", "file", "local")
@@ -42,7 +39,7 @@ class EnqueueFilesOperator(EnqueueOperator):
 
     :param files: a path with wildcards, or the address of an object store with wildcards, through a connection
         (`s3://aws@bucket/in/*.csv`, or an `ObjectStoragePath`), or several of them; none if it is empty. The local
-        folder before the first wildcard has to exist; folders behind it that cannot be read are left out with a
+        folder before the first wildcard has to exist; folders below it that the worker cannot read are skipped with a
         warning. A file larger than a page becomes an external payload (templated)
     :param origin_pattern: a regular expression with a group `origin`, searched for in a file's path (templated)
     :param payload: `content`, or `path` if the processor reads the file itself
@@ -107,8 +104,7 @@ def matching(pattern: str) -> Iterator[tuple[str, File]]:
 def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
     """Yield the files of this machine; from the first wildcard on, and in its last part, a path passes no link."""
     folder, rest = _split(pattern)
-    # To find a file by its name takes no right to list the others.
-    rights = os.R_OK | os.X_OK if rest else os.X_OK
+    rights = os.R_OK | os.X_OK
     if not rest:
         folder, _, rest = folder.rpartition("/")
     root = folder or ("/" if pattern.startswith("/") else "")
@@ -123,8 +119,12 @@ def _local(pattern: str) -> Iterator[tuple[str, LocalPlace, Found]]:
             log.warning("%s: cannot read the folder %s", pattern, ascii(below))
     for below in sorted(glob.glob(rest, root_dir=place.folder, recursive=True)):
         path = os.path.join(root, below)
-        # Folders that `**` matches end with a slash.
-        found = None if below.endswith("/") else place.find(below)
+        try:
+            # Folders that `**` matches end with a slash.
+            found = None if below.endswith("/") else place.find(below)
+        except PermissionError:
+            # The warning above names its folder.
+            continue
         if found is not None:
             yield path, place, found
         elif os.path.isfile(path):
