@@ -291,6 +291,8 @@ def _servers(queue: MessageQueue, states: Sequence[QueueState], servicing: Servi
 
 def _failing(queue: MessageQueue, place: str, states: Sequence[QueueState]) -> Iterator[Finding]:
     """Yield the queues whose first or delayed messages fail repeatedly: one finding for all that need the same."""
+    from ..engine.queue.inspect.reasons import ERRORS
+
     failing = [state for state in states if state.attempts]
     paused = [state for state in failing if state.paused]
     often = [state for state in failing if state.attempts >= FAILING and not state.paused]
@@ -306,7 +308,7 @@ def _failing(queue: MessageQueue, place: str, states: Sequence[QueueState]) -> I
         else:
             what = f"the {place} messages of {len(alike)} queues were tried without success, up to {times}{is_paused}"
             what += f": {listed(alike, lambda state: state.name)}"
-            do = queue.session.cli("message events --name Returned --latest --limit 20")
+            do = queue.session.cli(ERRORS)
         yield Finding(level, what, do)
 
 

@@ -46,6 +46,8 @@ def service(session: Session, args: Namespace) -> bool | None:
     processed without success, or an outcome such as Yield() or BadFormat(). If it raises, the message stays, and a
     later call tries it again. The exit code is 1 if no tried message was processed.
     """
+    from ..engine.queue.inspect.reasons import ERRORS
+
     raised: list[str] = []
     processor = _noting(_processor(args.processor, args.batch), raised)
     options: dict[str, Any] = {
@@ -64,7 +66,7 @@ def service(session: Session, args: Namespace) -> bool | None:
     if total.moved:
         session.out.remark(f"{outcomes(vars(total))}; weight {total.weight}")
     else:
-        events = f", and the tried messages returned to their queues (`{queue.session.cli('message events')}`)"
+        events = f", and the tried messages returned to their queues (`{queue.session.cli(ERRORS)}`)"
         session.out.remark(
             f"nothing was processed{events if total.returned else ''}; `{queue.session.cli('queue list')}` lists the "
             "queues and why they wait"

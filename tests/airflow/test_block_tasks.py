@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -508,6 +509,26 @@ def test_a_service_beside_another_one_is_skipped(
 
     with pytest.raises(AirflowSkipException, match=r"serviced by another task\)\. Nothing was serviced this time"):
         run.execute(ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=FUNCTION))
+
+
+def test_a_service_names_the_command_that_lists_errors(
+    sqlite_queue: MessageQueue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    def fail(payload: bytes, origin: str) -> None:
+        raise KeyError(origin)
+
+    fill(sqlite_queue, {"a": [b"x"]})
+    warnings: list[str] = []
+    monkeypatch.setattr(ServiceQueuesOperator, "log", SimpleNamespace(
+        info=lambda *_: None, warning=lambda text, *args: warnings.append(text % args)
+    ))  # fmt: skip
+
+    run.execute(ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=fail))
+
+    command = f"airflow-mq message events --name Returned --latest --limit 20 --conn-id {CONN_ID} --ring default"
+    assert warnings[-1:] == [f"1 message returned without an outcome, and will be tried again: `{command}` shows why."]
 
 
 def test_a_service_that_loses_its_ring_fails(

@@ -388,6 +388,7 @@ def test_a_failed_job_turns_the_run_red_and_everything_is_settled(
     }  # fmt: skip
     assert emitted(run) == [] and "Did not emit more, although" in (said := "".join(capfd.readouterr())), said
     assert "Emitted more" not in said and "1 message returned without an outcome" in said
+    assert "`airflow-mq message events --name Returned --latest --limit 20 --conn-id mq_stage --ring default`" in said
     assert [block.state for block in sqlite_queue.blocks.list()] == ["settled"]
     assert sqlite_queue.footprint("a").count == 1 and len(processed(sqlite_queue)) == 1
 

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_mq.engine.queue.attempts import BatchProcessor
 from airflow_mq.engine.queue.calls import checked
+from airflow_mq.engine.queue.inspect.reasons import ERRORS
 from airflow_mq.engine.queue.session import limit_of
 from airflow_mq.engine.queue.values import Batch
 from airflow_mq.engine.rules.errors import Busy, InvalidInput, TokenRefused, UnknownBlock
@@ -83,7 +84,7 @@ class Servicing(Observed):
             many(serviced.origins, "queue"), outcomes(vars(serviced)), weight(serviced.weight), weight(most),
         )  # fmt: skip
         if serviced.returned:
-            self.log.warning(RETURNED, many(serviced.returned, "message"), queue.session.cli("message events --latest"))
+            self.log.warning(RETURNED, many(serviced.returned, "message"), queue.session.cli(ERRORS))
         return serviced
 
     def process_here(

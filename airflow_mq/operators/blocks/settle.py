@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, Asset, AssetAlias
 
+from airflow_mq.engine.queue.inspect.reasons import ERRORS
 from airflow_mq.engine.rules.errors import TokenRefused, UnknownBlock
 from airflow_mq.engine.rules.weight import UNLIMITED, Weight
 from airflow_mq.links import BLOCK, BlockLink, PlanLink
@@ -166,7 +167,7 @@ class SettleBlockOperator(QueueOperator):
         summary = summary_of(planned, result)
         self.log.info("%s", readable(summary))
         if result.returned:
-            self.log.warning(RETURNED, many(result.returned, "message"), queue.session.cli("message events --latest"))
+            self.log.warning(RETURNED, many(result.returned, "message"), queue.session.cli(ERRORS))
         observed.settled(result, summary)
         return summary
 
