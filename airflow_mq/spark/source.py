@@ -189,7 +189,10 @@ def check_columns(schema: StructType) -> list[str]:
 
 
 class Share(InputPartition):
-    """The share of one task. A read without any would get one of another class from Spark."""
+    """The share of one task.
+
+    Spark replaces an empty list of partitions with a partition of its own class, so readers return at least one share.
+    """
 
     def __init__(self, share: Sequence[Any], block: int | None = None, token: str = "") -> None:
         super().__init__(None)
@@ -267,7 +270,8 @@ def _missing(reports: Sequence[Report]) -> None:
     for report in reports:
         where = f"{origin_of(report.book)}:{report.page}:{report.first}"
         if isinstance(report.outcome, Yield):
-            raise StoreUnreachable(f"the external payload of the message {where!a} cannot be read now")
+            reason = report.outcome.reason
+            raise StoreUnreachable(f"the external payload of the message {where!a} cannot be read: {reason}")
         log.warning("left out the message %s: it was serviced meanwhile, or its payload is missing", ascii(where))
 
 

@@ -178,9 +178,9 @@ def with_payloads(
                 outcome = Yield(failures.reason_of(error))
                 if batch.book in ordered or isinstance(error, StoreUnreachable):
                     away[batch.book] = outcome
+                log.error("%s is kept: %s", visible(str(single.addresses[0])), error)
                 # If it is the database that does not answer, this fails.
                 report([single.answer(outcome)])
-                log.error("%s is kept: %s", visible(str(single.addresses[0])), error)
                 if batch.book in ordered:
                     break
         if kept:

@@ -193,8 +193,22 @@ def test_a_reader_of_waiting_messages_leaves_out_none_that_is_not_mounted(
 
     monkeypatch.setenv("AIRFLOW_MQ_STORE", unmounted.store.address.uri)
     reader = WaitingReader(Options({}), ["payload"])
-    with pytest.raises(StoreUnreachable, match="payload of the message 'acme:1:1' cannot be read now"):
+    with pytest.raises(StoreUnreachable, match="message 'acme:1:1' cannot be read: StoreUnreachable"):
         [table for share in reader.partitions() for table in reader.read(share)]  # type: ignore[arg-type]
+
+
+def test_a_reader_of_waiting_messages_names_a_damaged_payload(
+    queue: MessageQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow_mq.spark.source import Options, WaitingReader
+
+    (path,) = [blob.path for blob in queue.payloads.list() if blob.size == len(LARGE)]
+    Path(str(path)).write_bytes(bytes(len(LARGE)))
+    monkeypatch.setenv("AIRFLOW_MQ_STORE", queue.store.address.uri)
+    reader = WaitingReader(Options({}), ["payload"])
+    with pytest.raises(StoreUnreachable, match="message 'acme:0:0' cannot be read: StoreCorrupt"):
+        [table for share in reader.partitions() for table in reader.read(share)]  # type: ignore[arg-type]
+    assert "acme:0:0 is kept: " in caplog.text
 
 
 @pytest.mark.parametrize("ordered", [True, False])
