@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import sys
 import threading
@@ -192,6 +193,15 @@ def test_through_the_exchange_a_client_knows_neither_address_nor_token(
         "AIRFLOW_MQ_MARK"
     }
     run.settle()
+
+
+def test_a_client_that_was_killed_names_the_signal() -> None:
+    from airflow_mq.operators.spark.connect import ConnectClient
+    from airflow_mq.operators.spark.job_listener import JobListener
+
+    client = ConnectClient(["-c", "import os; os.kill(os.getpid(), 9)"], {}, logging.getLogger())
+    with pytest.raises(Exception, match=r"the job ended with -9: it was ended by signal 9 \(Killed\)"):
+        client.run(JobListener(lambda known: None))
 
 
 @pytest.mark.parametrize(("code", "says"), [(75, "came too late"), (1, r"ended with 1: \*\*\*$")])

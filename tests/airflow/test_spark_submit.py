@@ -283,7 +283,14 @@ def test_the_task_keeps_which_application_its_job_is(
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "says"), [(75, "came too late"), (1, "Error code is: 1"), (-9, r"was ended by signal 9 \(Killed\)\.")]
+    ("exit_code", "says"),
+    [
+        (75, "came too late"),
+        (1, r"printed no cause\. Error code is: 1"),
+        (-9, r"was ended by signal 9 \(Killed\)\."),
+        # The JVM of spark-submit, whose Python driver was killed.
+        (137, r"was ended by signal 9 \(Killed\)\. Error code is: 137"),
+    ],
 )
 def test_a_job_that_fails_fails_its_task(
     sqlite_queue: MessageQueue, run: Run, submitted: Submitted, exit_code: int, says: str

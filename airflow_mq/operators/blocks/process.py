@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
-from signal import strsignal
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -35,6 +34,7 @@ from airflow_mq.operators.spark.hook import (
 )
 from airflow_mq.operators.spark.job_listener import SPARK_JOB, JobListener
 from airflow_mq.operators.spark.masters import require_master, require_server, silent_master
+from airflow_mq.operators.spark.processes import signal_of
 from airflow_mq.processors import AnyProcessors, Part, Processors
 from airflow_mq.spark import arguments
 from airflow_mq.words import many
@@ -200,17 +200,15 @@ class ProcessMessagesOperator(Servicing, SparkSubmitOperator):
 
     def _failure(self, hook: MessageSparkHook, code: int) -> str:
         cause = (self._listener.cause or "").rstrip(".") if self._listener else ""
-        unknown = f"it was ended by signal {-code} ({strsignal(-code)})" if code < 0 else "it printed no cause"
         if self._listener and self._listener.is_master_silent:
             cause = silent_master(hook.master, self.spark_conn_id)
-        return (
-            f"the Spark job {self.part['name']!r} failed: {cause or unknown}. Error code is: {code}; the "
-            "output is in this task's log"
-        )
+        failed = f"the Spark job {self.part['name']!r} failed: {cause or signal_of(code) or 'it printed no cause'}"
+        return f"{failed}. Error code is: {code}; the output is in this task's log"
 
     def _run_client(self, server: Server, listener: JobListener) -> None:
         """Run the job's client in a child of this task; a running server does the work."""
-        if unused := sorted({*self._options} - {*USED} | ({"conf"} if self.conf else set())):
+        given = {*self._options, *(["conf"] if self.conf else [])}
+        if unused := sorted(given.difference(USED)):
             self.log.warning("A Spark Connect server has its own settings; ignored here: %s.", ", ".join(unused))
         self.log.info("The job runs on the Spark Connect server %s.", server.address)
         env_vars = {name: str(value) for name, value in self._options.get("env_vars", {}).items()}

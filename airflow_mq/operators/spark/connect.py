@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_mq.operators.spark.job_listener import JobListener
-from airflow_mq.operators.spark.processes import end_tree
+from airflow_mq.operators.spark.processes import end_tree, signal_of
 from airflow_mq.spark.cause import LONGEST
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class ConnectClient:
         if code:
             # The job's own lines only: processors may print others, and quote messages.
             cause = _without(token, listener.cause or "")[:LONGEST]
-            raise AirflowException(f"the job ended with {code}: {cause or 'its output is in the log of the task'}")
+            cause = cause or signal_of(code) or "its output is in the log of the task"
+            raise AirflowException(f"the job ended with {code}: {cause}")
 
     @property
     def returncode(self) -> int | None:

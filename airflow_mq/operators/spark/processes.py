@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from signal import strsignal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import psutil
+
+
+def signal_of(code: int) -> str:
+    """Return a text that names the signal in an exit code; a process whose child was killed adds 128."""
+    number = -code if code < 0 else code - 128
+    return f"it was ended by signal {number} ({strsignal(number)})" if 0 < number <= 64 else ""
 
 
 def end_tree(pid: int, patience: float = 5.0) -> None:
