@@ -53,7 +53,8 @@ class _RingSensor(BaseSensorOperator):
         """Return the event of the sensor's trigger, or None."""
         with MessageQueueHook(self.mq_conn_id).queue(self.ring) as queue:
             if not self._is_logged:
-                self.log.info("Waiting for %s, in ring %r of %s.", self._awaits, queue.ring, queue.store.address.safe)
+                awaited = self._awaits.format(explain=queue.session.cli("explain ORIGIN"))
+                self.log.info("Waiting for %s, in ring %r of %s.", awaited, queue.ring, queue.store.address.safe)
                 self._is_logged = True
             return self._trigger(self.mq_conn_id, self.ring).news(read_ring(queue))
 
@@ -99,7 +100,7 @@ class QueueReadySensor(_RingSensor):
     """Wait until a block would find something to do. Returns the ring and its first ready origins."""
 
     _trigger = QueueReadyTrigger
-    _awaits = "messages of queues that are not paused and have budget left (reasons: `airflow-mq explain ORIGIN`)"
+    _awaits = "messages of queues that are not paused and have budget left (reasons: `{explain}`)"
 
 
 class SetAsideSensor(_RingSensor):

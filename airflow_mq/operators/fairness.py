@@ -74,7 +74,7 @@ class CheckFairnessOperator(QueueOperator):
         if broken:
             raise AirflowFailException(
                 f"fairness is broken over {report.blocks} blocks: {listed(broken, visible, 10, '; ')}. "
-                f"See `{queue.session.cli('report fairness')}`, and `airflow-mq explain` for one origin"
+                f"See `{queue.session.cli('report fairness')}`, and `{queue.session.cli('explain ORIGIN')}`"
             )
         worst = nlargest(MOST, report.origins, key=lambda one: (one.longest_wait, one.late, abs(one.error or 0)))
         return {

@@ -66,7 +66,9 @@ def test_what_is_not_fails_and_names_who(queue: MessageQueue, run: Run) -> None:
     ):
         with pytest.raises(Exception, match=says) as raised:
             run.execute(check(**bounds))
-        assert "over 3 blocks" in str(raised.value) and "airflow-mq report fairness" in str(raised.value)
+        assert "over 3 blocks" in str(raised.value)
+        for command in ("report fairness", "explain ORIGIN"):
+            assert f"`airflow-mq {command} --conn-id {CONN_ID} --ring default`" in str(raised.value)
     assert run.execute(check())["jain"] == pytest.approx(0.9)
     assert run.execute(check(most_error=0.1, blocks=2))["most_error"] == 0.0
 

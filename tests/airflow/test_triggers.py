@@ -430,9 +430,11 @@ def sensor(kind: str = "QueueReadySensor", **kwargs: Any) -> Any:
     return getattr(sensors, kind)(task_id="wait", mq_conn_id=CONN_ID, **kwargs)
 
 
-def test_a_sensor_that_pokes(queue: MessageQueue) -> None:
-    waiting = sensor()
+def test_a_sensor_that_pokes(queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, logged = sensor(), list[str]()
+    monkeypatch.setattr(type(waiting), "log", SimpleNamespace(info=lambda text, *args: logged.append(text % args)))
     assert not waiting.poke({}).is_done
+    assert f"(reasons: `airflow-mq explain ORIGIN --conn-id {CONN_ID} --ring default`)" in logged[0]
     fill(queue, {"a": [b"x"]})
 
     assert (waiting.poke({}).is_done, waiting.poke({}).xcom_value["ready"]) == (True, ["a"])
