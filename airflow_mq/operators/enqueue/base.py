@@ -170,12 +170,7 @@ class EnqueueOperator(QueueOperator):
 
     def origin_of(self, message: object, own: str | None) -> str:
         """Return the origin of a message: its own, or the operator's."""
-        origin: Any = own
-        if own is None and callable(self.origin):
-            origin = self._called(self.origin, message)
-        elif own is None:
-            refuse_text_of(self.origin, "origin")
-            origin = self.origin
+        origin = self._common_origin(message) if own is None else own
         if not isinstance(origin, str):
             # Its value may be the message itself.
             raise AirflowFailException(
@@ -184,10 +179,12 @@ class EnqueueOperator(QueueOperator):
             )
         return origin
 
-    @staticmethod
-    def _called(origin_of: OriginOf, message: object) -> Any:
+    def _common_origin(self, message: object) -> object:
+        if not callable(self.origin):
+            refuse_text_of(self.origin, "origin")
+            return self.origin
         try:
-            return origin_of(message)
+            return self.origin(message)
         except Exception as error:
             # The text of its error may quote the message.
             raise failures.loggable(error) from None
