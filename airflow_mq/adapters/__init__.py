@@ -95,10 +95,10 @@ class Adapter(Protocol):
     def commit(self, arrived: Sequence[Arrived]) -> None:
         """Commit messages that the queue has stored: they need not come again."""
 
-    def refuse(self, arrived: Arrived, why: str) -> object:
+    def refuse(self, arrived: Arrived, why: str) -> bool | None:
         """Put a message that can never be enqueued where a person finds it, or raise to stop here.
 
-        Return False if it was put there, or left at the source, together with an earlier message.
+        Return False if the refusal of an earlier message included it, as with lines of one file.
         """
 
     def close(self) -> None:

@@ -40,8 +40,8 @@ def cause_of(error: BaseException) -> str:
     """Return the cause of an error that a driver caught, in one line."""
     text = str(error)
     # The last error that its lines name is the root of a chain of causes.
-    errors_of = filter(None, map(error_of, reversed(text.splitlines()))) if "\n" in text else ()
-    return next(iter(errors_of), None) or f"{type(error).__name__}: {text}"[:LONGEST]
+    lines = reversed(text.splitlines()) if "\n" in text else ()
+    return next(filter(None, map(error_of, lines)), None) or f"{type(error).__name__}: {text}"[:LONGEST]
 
 
 def reason_of_worker(error: BaseException) -> str:
