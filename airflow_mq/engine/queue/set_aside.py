@@ -228,7 +228,7 @@ class SetAsides:
 
     def __init__(self, session: RingSession) -> None:
         self.session, self.store, self.ring_id = session, session.store, session.ring_id
-        #: Messages that `expire` has deleted, also as a part of housekeeping.
+        #: Number of messages that `expire` deleted, including during housekeeping.
         self.expired = 0
 
     def list(
