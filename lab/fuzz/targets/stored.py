@@ -188,7 +188,7 @@ def check_answers(data: bytes) -> None:
     if not isinstance(answer, (NotBegun, type(BEGUN))):
         answer = attempt(lambda: check_outcome(outcome_of(answer), config.max_message_len), InvalidInput, NotPermitted)
     report = Report(draw.pick(("acme", draw.text())), draw.whole(), draw.whole(2), draw.whole(2), answer)
-    data = attempt(lambda: pack_reports([report], config), InvalidInput, NotPermitted)
+    data, _ = attempt(lambda: pack_reports([report], config), InvalidInput, NotPermitted)
     found, ((plain,), _) = answers_of([data])[report.book], codec.unpack_report(data)
     outcome = codec.outcome_of(plain[4:])
     is_mark = isinstance(outcome, (NotBegun, type(BEGUN)))

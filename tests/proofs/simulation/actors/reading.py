@@ -61,7 +61,8 @@ def look_around(world: World, process: Process, random: Random) -> object:
         lambda q: q.inspect.forecast(random.choice((1, 4)), seed=seed, every=random.choice((None, 0, 60))),
         lambda q: q.inspect.finds_work(),
         lambda q: q.inspect.quote(
-            origin, count=random.choice((1, 5)), weight=Weight(2, 10), every=60, seconds=5.0,
+            # Time stands still while blocks are forecast, so only a quote of one block ends.
+            origin, count=random.choice((1, 5)), weight=Weight(2, 10), every=60, seconds=-1.0,
             priority=random.choice(("regular", "high")),
         ),
         lambda q: (q.inspect.usage("processor"), q.inspect.usage("path"), q.inspect.bill_headers()),

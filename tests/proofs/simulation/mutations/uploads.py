@@ -16,14 +16,13 @@ UPLOADS: Sequence[Mutation] = (
         "        if delivery_at(self._session.place) is None:\n            release", "        if True:\n            release",
     ),
     bug(
-        "payload kept for ever by a report", "engine/store/migrations/sqlite/0001_baseline.sql",
-        "CREATE TRIGGER {s}outcome_leaves_blobs AFTER DELETE ON {s}outcome WHEN OLD.attributes <> x''",
-        "CREATE TRIGGER {s}outcome_leaves_blobs AFTER DELETE ON {s}outcome WHEN false",
+        "payload kept for ever by a report", "engine/store/sql/block.sql",
+        "DELETE FROM {s}outcome WHERE block = :block\n", "DELETE FROM {s}outcome WHERE block = :block AND attributes = x''\n",
     ),
     bug(
-        "delayed message that keeps no payload", "engine/store/migrations/sqlite/0001_baseline.sql",
-        "CREATE TRIGGER {s}delayed_uses_blobs AFTER INSERT ON {s}delayed\nWHEN NEW.attributes",
-        "CREATE TRIGGER {s}delayed_uses_blobs AFTER INSERT ON {s}delayed\nWHEN false AND NEW.attributes",
+        "message that does not name its payload", "engine/queue/sending/packing.py",
+        "pack_attributes(self.common, payloads if row.has_blobs else (), row.attributes)",
+        "pack_attributes(self.common, (), row.attributes)",
     ),
     bug(
         "payload of one piece for all", "engine/store/blobs.py",
