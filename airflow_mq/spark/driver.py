@@ -201,7 +201,6 @@ class RemoteSpark(Spark):
     """Session of a running Spark Connect server: no JVM is started, and the server is not stopped."""
 
     _session: SparkSession | None = None
-    alive = True
 
     @property
     def session(self) -> SparkSession:
@@ -217,6 +216,14 @@ class RemoteSpark(Spark):
         """`PIECES` for each of the server's default partitions: a server does not report its cores."""
         parallelism = self.session.conf.get("spark.sql.leafNodeDefaultParallelism", None)
         return PIECES * int(parallelism or os.cpu_count() or 2)
+
+    @property
+    def alive(self) -> bool:
+        try:
+            self.session.conf.get("spark.app.id", None)
+        except Exception:
+            return False
+        return True
 
     def scatter(self, tasks: Sequence[Task], call: Executor) -> Iterable[Reported]:
         from .frames import TALLY, Numbered, tallies_in

@@ -16,6 +16,7 @@ from airflow_mq import Batch, Done, MessageQueue, Part, Processor, Processors, b
 from airflow_mq.errors import InvalidOutcome, ProcessorError
 from airflow_mq.failures import VARIABLE
 from airflow_mq.spark.cause import reason_of_worker
+from airflow_mq.spark.driver import RemoteSpark
 from airflow_mq.spark.exchange import FolderChannel, hand_over
 from airflow_mq.spark.frames import Shares, run_frames
 from airflow_mq.spark.share import run_share
@@ -191,7 +192,12 @@ class Local:
 
 @pytest.mark.parametrize("continues", [True, False])
 def test_a_dataframe_that_fails_stops_no_other_of_its_job(make_ring: MakeRing, continues: bool) -> None:
-    """Messages of the others are done, unless Spark has ended."""
+    """Messages of the others are done, unless Spark has ended, such as a Spark Connect server."""
+
+    def setting(name: str, default: object) -> None:
+        if not continues:
+            raise ConnectionError("the server does not answer")
+
     queue = make_ring()
     queue.enqueue_messages([("acme", PAYLOAD), ("birch", PAYLOAD)])
     names = {"bad": "leaky_frame", "good": "quiet_frame"}
@@ -202,10 +208,12 @@ def test_a_dataframe_that_fails_stops_no_other_of_its_job(make_ring: MakeRing, c
     part = Part(name="all", processors=list(names), part=0, parts=1, messages=0, where="spark")
     block = queue.blocks.plan(reports_begin=True)
     terms, channel = terms_of(queue, block), StoreChannel(queue.store.address.uri, queue.ring, block.token)
-    session: Any = Local()
+    spark: Any = RemoteSpark(part)
+    spark._session = Local()
+    spark._session.conf = SimpleNamespace(get=setting)
 
     with pytest.raises(ProcessorError, match="processor 'bad' failed on its DataFrame: ValueError$"):
-        run_frames(session, channel, tasks_of(block, terms, routes, part, 1), terms, part, lambda _: continues)
+        spark.run(channel, tasks_of(block, terms, routes, part, 1), terms, False)
 
     assert queue.blocks.settle(block).processed == continues
     assert reasons(queue) == ["no outcome", *(["not tried: no worker began it"] if not continues else [])]
