@@ -117,4 +117,10 @@ def frame_that_fails(messages: Any) -> None:
     raise ValueError("this function fails as a whole")
 
 
+def ending(messages: Any) -> Any:
+    """End the session before the messages are read."""
+    messages.sparkSession.stop()
+    return messages
+
+
 NO_FUNCTION = 7

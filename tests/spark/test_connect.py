@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from airflow_mq import MessageQueue, Processor
+from airflow_mq import MessageQueue, Processor, Processors
 from airflow_mq.spark import job
 from tests.spark.conftest import job_environment, processors, run_job
 from tests.spark.connecting import connect_server
@@ -49,3 +49,23 @@ def test_a_job_on_a_warm_server(server: str, either_store: str, make_ring: MakeR
     assert (settled.processed, settled.failed, settled.returned) == (7, 3, 5)
     assert [p.payload for p in queue.inspect.peek("relaxed")] == [b"later"]
     assert [(p.payload, p.attempts) for p in queue.inspect.peek("b")] == [(b"die", 1), (b"2", 0)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_session_that_ended_costs_the_next_processor_no_attempt(server: str, make_ring: MakeRing) -> None:
+    queue = make_ring()
+    queue.enqueue_messages([("ending", b"1"), ("frame", b"2")])
+    routes = Processors(
+        Processor(name, f"tests.spark.functions:{name}", (name,), "dataframe") for name in ("ending", "frame")
+    )
+    block = queue.blocks.plan(reports_begin=True)
+    words = ["--ring", queue.ring, "--routes", routes.routes_json(), "--processors", "ending,frame"]
+    environment = job_environment(queue.store.address.uri, block.token, SPARK_REMOTE=server)
+
+    code, said = run_job([sys.executable, job.__file__, *words], environment)
+
+    assert code == 1 and "processor 'ending' failed on its DataFrame" in said, said
+    queue.blocks.settle(block)
+    whys = {event.origin: event.why for event in queue.inspect.events(name="Returned")}
+    assert whys == {"ending": "no outcome", "frame": "not tried: no worker began it"}
