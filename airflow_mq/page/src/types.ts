@@ -850,6 +850,8 @@ export interface components {
             rings: string[];
             /** Error */
             error: string | null;
+            /** Command */
+            command: string;
         };
         /**
          * Task
