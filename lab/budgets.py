@@ -38,7 +38,7 @@ BUDGETS = {
     "lines of queue": Budget(11_827),
     "lines of the engine": Budget(28_245, 19_500),
     "lines of the command line": Budget(5_876),
-    "lines of the package": Budget(51_296, 38_000),
+    "lines of the package": Budget(51_312, 38_000),
     "lines of SQL without migrations": Budget(1_869, 1_700),
     "named statements": Budget(169, 140),
     "statements that read the inbox": Budget(19, 8),
