@@ -139,7 +139,7 @@ def blocks(
 
 def block_of(state: planned.Block) -> Block:
     """Return a block with the run that planned it, without that run's tasks."""
-    shown = "closed" if state.is_closed and state.state == "planned" else state.state
+    shown = "closed" if state.is_closed else state.state
     return Block.of(state, state=shown, by_queue=_shares(state.entries), run=run_of(state.key), tasks=[])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...rules.claims import Claim
 from ...rules.orders import Entry
 from ...rules.weight import Weight
-from ...store.rows import BlockRow
+from ...store.rows import PLANNED, BlockRow
 from ...store.unit import Unit
 from ..values import Batch, moment
 
@@ -81,9 +81,9 @@ class Block:
 
     def state_at(self, now: datetime) -> str:
         """Return its state, or `closed` if its token was completed, or `overdue` if it lives past its deadline."""
-        if self.state != "planned":
-            return self.state
-        return "closed" if self.is_closed else "overdue" if self.deadline <= now else "planned"
+        if self.is_closed:
+            return "closed"
+        return "overdue" if self.state == "planned" and self.deadline <= now else self.state
 
     def batches(self, origins: Iterable[str] | None = None) -> Iterator[Batch]:
         """Yield the messages to process: neighbours of one origin together, in the order of service.
@@ -118,7 +118,7 @@ def block_of(
         ended_at=None if row.ended_at is None else moment(row.ended_at),
         # A closed block has no deadline any more.
         deadline=moment(row.deadline or row.planned_at),
-        is_closed=row.deadline == 0,
+        is_closed=row.state == PLANNED and row.deadline == 0,
         lease=row.seconds,
         limit=details["limit"],
         planned=details["planned"],

@@ -106,7 +106,7 @@ class Servicing:
             servers=servers,
             plans=_latest_plans(unit, ring),
             live=[server for server in map(_planner, rows) if server is not None],
-            viewed={row.details_json.get("of") for row in rows if row.details_json.get("order") == VIEWED},
+            viewed={one.get("of") for one in (row.details_json for row in rows) if one.get("order") == VIEWED},
             holder=(state.lease_holder or "an unknown process") if state.lease_until else None,
             held_until=moment(state.lease_until) if state.lease_until else None,
             at_most=_at_most(unit, ring, servers, config.paths),
