@@ -55,7 +55,7 @@ def look_around(world: World, process: Process, random: Random) -> object:
         lambda q: q.inspect.stuck(q.inspect.put_off(), q.inspect.servicing()),
         lambda q: q.inspect.ring_order(20, seed=seed),
         lambda q: (q.inspect.pulse(5), q.inspect.fullness(), q.inspect.budgets(), q.admin.paused(), len(q)),
-        lambda q: [history(q, one.id) for one in q.inspect.latest_events(limit=3)[0] if one.id],
+        lambda q: [q.inspect.history(one.id) for one in q.inspect.latest_events(limit=3)[0] if one.id],
         lambda q: (q.inspect.explain(origin, seed=seed), q.inspect.peek(origin), q.inspect.origin_settings(origin)),
         lambda q: [q.inspect.explain_message(one.address, seed=seed) for one in q.inspect.peek(origin)[:2]],
         lambda q: q.inspect.forecast(random.choice((1, 4)), seed=seed, every=random.choice((None, 0, 60))),
@@ -71,15 +71,11 @@ def look_around(world: World, process: Process, random: Random) -> object:
         lambda q: q.set_aside.refusals(q.set_aside.list(limit=5)),
         lambda q: (q.blocks.list(limit=5, entries=True), q.blocks.unapplied(), q.payloads.list()),
     ]  # fmt: skip
-
-    def history(q: MessageQueue, id_: bytes) -> object:
-        return q.inspect.history(id_)
-
-    version = world.scheduler.turn, world.rows("ring_state", "version")
+    turn, version = world.scheduler.turn, world.rows("ring_state", "version")
     for read in random.sample(readings, random.randint(2, 6)):
         read(queue)
         process.arrive(commits=False)
-    if world.scheduler.turn == version[0] and world.rows("ring_state", "version") != version[1]:
+    if world.scheduler.turn == turn and world.rows("ring_state", "version") != version:
         world.note("reading", "a reading has changed the ring")
     world.met["readings"] += 1
     return None

@@ -90,9 +90,9 @@ def _uploads(world: World, process: Process, queue: MessageQueue) -> Iterator[Ca
     def put(outcome: Any) -> Any:
         process.arrive(commits=False)
         sent = getattr(outcome, "enqueue", ())
-        held.extend(queue.payloads.put(payload) for _, payload in sent)
-        references = [(origin, one.reference) for (origin, _), one in zip(sent, held[len(held) - len(sent) :])]
-        return replace(outcome, enqueue=references) if sent else outcome
+        uploads = [(origin, queue.payloads.put(payload)) for origin, payload in sent]
+        held.extend(one for _, one in uploads)
+        return replace(outcome, enqueue=[(origin, one.reference) for origin, one in uploads]) if sent else outcome
 
     yield put
     for one in held:
