@@ -137,8 +137,8 @@ def _screen(live: Live) -> Iterator[None]:
     def take() -> None:
         nonlocal before
         before = termios.tcgetattr(terminal)
-        silent = termios.tcgetattr(terminal)
-        silent[3] &= ~termios.ECHO
+        # Without echo; and Ctrl-C would discard what was not read yet, and so cut a frame.
+        silent = [*before[:3], before[3] & ~termios.ECHO | termios.NOFLSH, *before[4:]]
         termios.tcsetattr(terminal, termios.TCSADRAIN, silent)
         live.start(refresh=True)
 

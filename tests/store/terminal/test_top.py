@@ -180,9 +180,22 @@ def test_a_signal_within_a_frame_acts_after_it(uri: str, place: str, number: int
         *screens, rest = top.raw.split(LEFT)
         assert len(screens) == (2 if number == signal.SIGTSTP else 1) and rest == b""
         for screen in screens:
-            begin, *frames = screen.split(b"\x1b[H")
-            assert begin == b"\x1b[?1049h" and frames.pop(0) == b"\x1b[?25l"
-            assert [frame.count(b"\r\n") for frame in frames] == [top.screen.lines - 1] * len(frames)
+            assert_whole_frames(top, screen)
+
+
+def test_frames_that_wait_to_be_read_are_whole_when_ctrl_c_ends_it(top: Emulated) -> None:
+    time.sleep(1)  # without reading: what a terminal has not read yet, it discards at Ctrl-C by default
+    top.press("\x03")
+    assert top.end() == 0
+    screen, rest = top.raw.split(LEFT)
+    assert_whole_frames(top, screen)
+    assert rest == b""
+
+
+def assert_whole_frames(top: Emulated, screen: bytes) -> None:
+    begin, *frames = screen.split(b"\x1b[H")
+    assert begin == b"\x1b[?1049h" and frames.pop(0) == b"\x1b[?25l"
+    assert [frame.count(b"\r\n") for frame in frames] == [top.screen.lines - 1] * len(frames)
 
 
 def test_a_store_that_goes_away_and_comes_back(top: Emulated, uri: str) -> None:
