@@ -76,7 +76,7 @@ class S3Versions(Versions):
         """Return whether the store refuses to delete an object with another ETag; try it with a probe."""
         self.fs.pipe_file(probe, b"probe")
         try:
-            refused = not self._delete(probe, IfMatch='"00000000000000000000000000000000"')
+            refused = not self.delete(probe, f"{'0' * 32}+")
             return refused and bool(self.fs.exists(probe))
         except (NotImplementedError, OSError, ValueError, TypeError) as error:
             # The store or the client does not support the condition. After any other failure that is unknown.
@@ -93,11 +93,8 @@ class S3Versions(Versions):
         return self._on_condition("copy_object", **target, CopySource=source, CopySourceIfMatch=tag)
 
     def delete(self, path: str, version: str) -> bool:
-        return self._delete(path, IfMatch=f'"{_etag(version)}"')
-
-    def _delete(self, path: str, **condition: str) -> bool:
         try:
-            return self._on_condition("delete_object", **self._place(path), **condition)
+            return self._on_condition("delete_object", **self._place(path), IfMatch=f'"{_etag(version)}"')
         finally:
             self.fs.invalidate_cache(path)
 
@@ -111,13 +108,13 @@ class S3Versions(Versions):
         except FileNotFoundError:
             return False
         except Exception as error:
-            if _code(error) in _CHANGED:
+            if code_of(error) in _CHANGED:
                 return False
             raise
         return True
 
 
-def _code(error: BaseException) -> str:
+def code_of(error: BaseException) -> str:
     """Return the code of S3's answer, which the file system may have wrapped in another error."""
     for cause in (error, error.__cause__, error.__context__):
         answer = getattr(cause, "response", None)

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from ...engine.rules.errors import InvalidInput
 from .. import Changed
-from ..versions import Versions, protocols_of, version_tag
+from ..versions import Versions, code_of, protocols_of, version_tag
 from .names import LONGEST_KEY, bytes_of, is_left_alone, shortened
 from .place import LONGEST_NOTE, Found, Place, Unreachable
 
@@ -32,7 +32,9 @@ class ObjectPlace(Place):
             folder = waiting.pop()
             try:
                 entries = self.fs.ls(folder, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if code_of(error) == "NoSuchBucket":
+                    raise InvalidInput(f"no bucket of {self.name!r}: expected an existing one; create it") from error
                 continue
             for about in entries:
                 path = about["name"].rstrip("/")

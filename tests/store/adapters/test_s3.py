@@ -458,3 +458,9 @@ def test_external_payloads_outlast_the_server(
     s3.restart()
     queue.admin.housekeep()
     assert kept() == 0 and queue.payloads.list() == []
+
+
+def test_an_absent_bucket_is_an_error_and_an_absent_prefix_is_empty(queue: MessageQueue, files: Any) -> None:
+    assert read_all(queue, files, "plain/absent", "keep") == Received()
+    with pytest.raises(InvalidInput, match="no bucket of 's3://absent/landing': expected an existing one; create it"):
+        read_all(queue, files, "absent/landing", "keep")
