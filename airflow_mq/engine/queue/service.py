@@ -15,7 +15,7 @@ from functools import partial
 from threading import Event
 from typing import TypedDict
 
-from ..rules.book import IN_FLIGHT, SKIPS, Book
+from ..rules.book import IN_FLIGHT, Book
 from ..rules.claims import OneByOne, Scales
 from ..rules.errors import (
     Busy,
@@ -178,15 +178,17 @@ class Service:
         """Walk the ring in its order; return the last ladder."""
         walks, ladder = Walks(self.ledger, self.seed), self._ladder()
         walks.walk(ladder, self.working_set, self._took)
+        serviced = ladder.serviced
         while walks.goes_on and self.is_first:
             locked, before = self.save(), self.working_set
             self._load(before.unit, before.locked_after(locked))
             before.forget()
             ladder = self._ladder()
             walks.walk(ladder, self.working_set, self._took)
+            serviced |= ladder.serviced
         self.ledger.head = {"server": self.server}
         self.is_first = self.is_first and not self.ledger.entries
-        self.result.origins += sum(entry.reason not in SKIPS for entry in self.ledger.entries.values())
+        self.result.origins += len(serviced)
         warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
         return ladder
 

@@ -587,3 +587,22 @@ def test_a_service_counts_no_queue_that_it_skipped(queue: MessageQueue) -> None:
     queue.admin.pause("b")
     result = queue.service_queues(lambda delivery: None)
     assert (result.processed, result.origins) == (1, 1)
+
+
+def test_a_service_counts_a_queue_whose_failed_message_lets_it_wait(make_queue: Maker) -> None:
+    queue = make_queue(backoff=60.0)
+    queue.enqueue_messages("acme", [b"x", b"bad", b"x"])
+
+    result = queue.service_queues(lambda delivery: Yield() if delivery.payload == b"bad" else None)
+
+    assert (result.processed, result.returned, result.origins) == (1, 1, 1)
+
+
+def test_a_service_counts_a_queue_that_used_up_its_budget(queue: MessageQueue) -> None:
+    queue.admin.set_origin("acme", rate="1s/day", burst="2s")
+    queue.enqueue_messages("acme", [Message(b"x", weight=Weight(900, 1))] * 3)
+
+    result = queue.service_queues(lambda delivery: None)
+    again = queue.service_queues(lambda delivery: None)
+
+    assert (result.processed, result.origins, again.origins) == (2, 1, 0)
