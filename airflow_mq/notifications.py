@@ -228,4 +228,5 @@ def _exhausted(budget: BudgetState) -> str:
 
 
 def _waiting(depth: QueueState) -> str:
-    return f"{visible(depth.name)}: the oldest of its {depth.messages:,} messages waits for {span(depth.age or 0)}"
+    count = depth.messages - depth.set_aside
+    return f"{visible(depth.name)}: the oldest of its {count:,} messages waits for {span(depth.age or 0)}"

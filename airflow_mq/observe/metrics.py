@@ -41,8 +41,8 @@ BLOCKS = 20
 FEW_QUEUES = 20_000
 #: Largest length of a ring or an origin in a name.
 MOST_NAME = 80
-#: Characters that separate tags in some backend.
-SEPARATORS = r"[\s,=|#;]"
+#: Characters that separate tags in some backend, and those that Airflow refuses in names with tags of InfluxDB's style.
+SEPARATORS, REFUSED = r"[\s,=|#;]", r"[^A-Za-z0-9_./-]"
 #: Seconds between two backlog metrics of a poller.
 WATCH_EVERY = 30.0
 
@@ -101,7 +101,7 @@ FAIRNESS = (
 #: Of single origins, as many as are asked for.
 ORIGIN_BACKLOG = (
     Metric("origin.depth.messages", GAUGE, "messages", "of one origin, waiting or in flight"),
-    Metric("origin.depth.bytes", GAUGE, "bytes", "of one origin, waiting or in flight"),
+    Metric("origin.depth.bytes", GAUGE, "bytes", "of one origin, with those of set-aside messages"),
     Metric("origin.oldest_age", GAUGE, "seconds", "since the oldest message of the origin was sent"),
 )
 ORIGIN_FAIRNESS = (
@@ -143,6 +143,9 @@ def watched(queue: MessageQueue) -> None:
 def planned(queue: MessageQueue, block: Block, seconds: float) -> None:
     """Send metrics of a planned block and the backlog."""
     send(queue.ring, PLANNED, (1, seconds, block.messages, *block.predicted))
+    # In Prometheus, a counter that begins with the first failures shows no increase.
+    counters = [metric for metric in SETTLED if metric.kind == COUNTER]
+    send(queue.ring, counters, [0] * len(counters))
     _backlog(queue)
 
 
@@ -160,7 +163,8 @@ def _backlog(queue: MessageQueue) -> Backlog:
     counts = (found.messages, found.size, found.queues, found.age or 0.0, found.delayed, found.set_aside)
     send(queue.ring, BACKLOG, (*counts, *found.weight, found.blocks))
     for origin in found.deepest:
-        send(queue.ring, ORIGIN_BACKLOG, (origin.messages, origin.size, origin.age or 0.0), origin.name)
+        count = origin.messages - origin.set_aside
+        send(queue.ring, ORIGIN_BACKLOG, (count, origin.size, origin.age or 0.0), origin.name)
     return found
 
 
@@ -183,18 +187,18 @@ def origins_told() -> int:
 
 def send(ring: str, metrics: Sequence[Metric], values: Values, origin: str | None = None) -> None:
     """Send the values of some metrics to Airflow."""
-    stats, tagged = backend(), has_tags()
+    stats, unfit = backend(), unfit_in_tags()
     tags = {"ring": ring} if origin is None else {"ring": ring, "origin": origin}
-    how = {"tags": {tag: as_name(text, SEPARATORS) for tag, text in tags.items()}} if tagged else {}
+    how = {"tags": {tag: as_name(text, unfit) for tag, text in tags.items()}} if unfit else {}
     for metric, value in zip(metrics, values, strict=True):
         if value is None:
             continue
-        stat = f"{PREFIX}.{metric.name}" if tagged else untagged(metric.name, ring, origin)
+        stat = f"{PREFIX}.{metric.name}" if unfit else untagged(metric.name, ring, origin)
         if metric.kind == TIMER:
             stats.timing(stat, timedelta(seconds=value), **how)
         elif metric.kind == GAUGE:
             stats.gauge(stat, value, **how)
-        elif value:
+        else:
             stats.incr(stat, int(value), **how)
 
 
@@ -207,13 +211,16 @@ def backend() -> Any:
     return stats
 
 
-def has_tags() -> bool:
-    """Return whether Airflow's backend supports tags. Airflow uses the first that is on, in this order."""
+def unfit_in_tags() -> str | None:
+    """Return the characters that tags of Airflow's backend must not have; None if it has no tags.
+
+    Airflow uses the first backend that is on, in this order.
+    """
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
-        return bool(conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True))
+        return SEPARATORS if conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True) else None
     if conf.getboolean("metrics", "statsd_on", fallback=False):
-        return bool(conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False))
-    return bool(conf.getboolean("metrics", "otel_on", fallback=False))
+        return REFUSED if conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False) else None
+    return SEPARATORS if conf.getboolean("metrics", "otel_on", fallback=False) else None
 
 
 def untagged(name: str, ring: str, origin: str | None = None) -> str:
@@ -223,12 +230,12 @@ def untagged(name: str, ring: str, origin: str | None = None) -> str:
     return f"{PREFIX}.{as_name(ring)}.origin.{as_name(origin)}.{name.removeprefix('origin.')}"
 
 
-def as_name(text: str, others: str = r"[^A-Za-z0-9_-]") -> str:
+def as_name(text: str, unfit: str = r"[^A-Za-z0-9_-]") -> str:
     """Return text as a part of a name. Changed text ends in a piece of its hash, so that names stay distinct.
 
-    :param others: pattern of the characters that a name must not have
+    :param unfit: pattern of the characters that it must not have
     """
-    plain = re.sub(others, "_", text)
+    plain = re.sub(unfit, "_", text)
     if plain == text and len(text) <= MOST_NAME:
         return plain
     return f"{plain[: MOST_NAME - 9]}-{blake2b(text.encode(), digest_size=4).hexdigest()}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_mq import Message, MessageQueue, Weight
+from airflow_mq import Message, MessageQueue, Weight, Yield
 from airflow_mq.engine.queue.inspect.inspect import Inspect
 from tests.airflow.receivers import Lines
 from tests.airflow.stage import CONN_ID, Airflow, Run, fill
@@ -67,10 +67,11 @@ def test_a_run_reports_waiting_messages_and_its_outcomes(queue: MessageQueue, ru
     assert told["depth.messages"] == ["6|g", "1|g"]  # at the plan, and what is left after the block
     assert told["depth.queues"] == ["4|g", "1|g"]
     assert told["set_aside"] == ["0|g", "1|g"]
-    assert (told["messages.processed"], told["messages.failed"]) == (["3|c"], ["1|c"])
-    assert (told["messages.returned"], told["messages.set_aside"]) == (["1|c"], ["1|c"])
-    assert "messages.expired" not in told  # a counter of zero is not sent
-    assert (told["blocks.planned"], told["blocks.settled"]) == (["1|c"], ["1|c"])
+    # All counters exist before the first failure: Prometheus sees no increase in one that begins with it.
+    assert (told["messages.processed"], told["messages.failed"]) == (["0|c", "3|c"], ["0|c", "1|c"])
+    assert (told["messages.returned"], told["messages.set_aside"]) == (["0|c", "1|c"], ["0|c", "1|c"])
+    assert told["messages.expired"] == ["0|c", "0|c"]
+    assert (told["blocks.planned"], told["blocks.settled"]) == (["1|c"], ["0|c", "1|c"])
     assert told["plan.messages"] == ["5|g"]
     assert 0 < float(told["block.used"][0].removesuffix("|g")) < 1
     assert all(told[name][0].endswith("|ms") for name in ("plan.duration", "block.duration"))
@@ -89,7 +90,8 @@ def test_a_block_that_is_settled_again_is_counted_once(sqlite_queue: MessageQueu
     assert run.settle() == summary
 
     told = {name.removeprefix("airflow.mq.default."): values for name, values in lines.values().items()}
-    assert (told["messages.processed"], told["blocks.settled"]) == (["3|c"], ["1|c"])
+    assert (told["messages.processed"], told["blocks.settled"]) == (["0|c", "3|c"], ["0|c", "1|c"])
+    assert float(told["backlog.blocks"][-1].removesuffix("|g")) == 0  # no gauge keeps a value of earlier
 
 
 def test_a_service_in_place_reports_its_outcomes_as_a_settled_block(queue: MessageQueue, run: Run, statsd: Any) -> None:
@@ -120,11 +122,34 @@ def test_a_service_in_place_reports_its_outcomes_as_a_settled_block(queue: Messa
     assert not any(name.startswith(("block", "messages.")) for name in later)
 
 
+def test_a_service_whose_queues_have_to_wait_since_is_reported(
+    sqlite_queue: MessageQueue, run: Run, statsd: Any
+) -> None:
+    from airflow_mq.operators.blocks import ServiceQueuesOperator
+
+    lines = statsd()
+    sqlite_queue.admin.change_ring(backoff=60.0)
+    sqlite_queue.enqueue_messages("a", [b"1", b"bad", b"2"])
+
+    def process(payload: bytes, origin: str) -> Any:
+        return Yield() if payload == b"bad" else None
+
+    told = run.execute(ServiceQueuesOperator(task_id="service", mq_conn_id=CONN_ID, processor=process))
+
+    heard = {name.removeprefix("airflow.mq.default."): values for name, values in lines.values().items()}
+    assert told["origins"] == 1
+    assert (heard["messages.processed"], heard["messages.returned"]) == (["1|c"], ["1|c"])
+    assert heard["blocks.settled"] == ["1|c"]
+
+
 def test_the_largest_origins_have_their_own_metrics_if_configured(
     sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__METRICS_ORIGINS", "2")
     lines = statsd()
+    # A message that is set aside does not wait.
+    sqlite_queue.enqueue_message("a2", b"heavy!", weight=Weight(10**12, 0))
+    sqlite_queue.service_queues(lambda delivery: None)
     fill(sqlite_queue, {"a/shop.eu": [b"x"] * 5, "a2": [b"x"] * 3, "b": [b"x"]})
 
     run.plan()
@@ -139,23 +164,32 @@ def test_the_largest_origins_have_their_own_metrics_if_configured(
     run.settle()
 
 
+@pytest.mark.parametrize("origin", ["a=1, and more", "tenant:acme@eu", "ä", "shop.eu/a-1"])
 def test_tags_carry_the_ring_and_the_origin_where_a_backend_has_them(
-    sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch
+    sqlite_queue: MessageQueue, run: Run, statsd: Any, monkeypatch: pytest.MonkeyPatch, origin: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW__AIRFLOW_MQ__METRICS_ORIGINS", "5")
     lines = statsd(STATSD_INFLUXDB_ENABLED="True")
-    fill(sqlite_queue, {"a=1, and more": [b"x"] * 5})
+    fill(sqlite_queue, {origin: [b"x"] * 5})
+    sqlite_queue.enqueue_message(origin, b"x", priority="high")
 
     run.plan()
 
+    heard = lines.values()
+    assert heard["airflow.mq.depth.messages,ring=default"] == ["6|g"]
+    depths = {name: values for name, values in heard.items() if name.startswith("airflow.mq.origin.depth.messages,")}
+    tags = {name.removeprefix("airflow.mq.origin.depth.messages,ring=default,origin=") for name in depths}
+    assert sorted(depths.values()) == [["1|g"], ["5|g"]]
+    assert (origin in tags) == (origin == "shop.eu/a-1")
+    run.settle()
+
+
+def test_tags_of_other_backends_keep_what_is_no_separator() -> None:
     from airflow_mq.observe.metrics import SEPARATORS, as_name
 
-    heard, name = lines.values(), as_name("a=1, and more", SEPARATORS)
-    assert heard["airflow.mq.depth.messages,ring=default"] == ["5|g"]
-    assert heard[f"airflow.mq.origin.depth.messages,ring=default,origin={name}"] == ["5|g"]
+    assert as_name("shop.eu/ä", SEPARATORS) == "shop.eu/ä"
+    name = as_name("a=1, and more", SEPARATORS)
     assert name.startswith("a_1__and_more-") and name != as_name("a_1__and_more", SEPARATORS)
-    assert as_name("shop.eu/ä", SEPARATORS) == "shop.eu/ä", "no separator"
-    run.settle()
 
 
 def test_names_that_had_to_be_changed_stay_apart() -> None:

@@ -20,8 +20,10 @@ def queue(store_uri: str) -> Iterator[MessageQueue]:
 def test_backlog_of_an_empty_ring_is_zero(queue: MessageQueue) -> None:
     backlog = queue.inspect.backlog(deepest=5)
 
-    assert (backlog.messages, backlog.size, backlog.queues, backlog.age, backlog.blocks) == (0, 0, 0, None, None)
+    assert (backlog.messages, backlog.size, backlog.queues, backlog.age, backlog.blocks) == (0, 0, 0, None, 0)
     assert list(backlog.deepest) == [] == queue.inspect.backlog(oldest=10).oldest
+    queue.admin.change_ring(service_weight=None)
+    assert queue.inspect.backlog().blocks is None
 
 
 def test_backlog_includes_pages_and_inbox(queue: MessageQueue) -> None:

@@ -372,7 +372,7 @@ def backlog_of(unit: Unit, working_set: StoredSet, deepest: int = 0, oldest: int
         queues,
         None if first == LATEST else _age(first, now),
         weight,
-        None if config.service_weight is None or not messages else weight.part_of(config.service_weight),
+        None if config.service_weight is None else weight.part_of(config.service_weight),
         unit.inbox.delayed_of(ring, None, 0)[0] + working_set.reading.shift().delayed,
         set_aside,
         sum(block.messages for block in live_blocks(unit, ring) if not block.by_hand),
