@@ -216,6 +216,23 @@ def test_outcomes_and_links_are_bounded(
     assert sum("airflow_mq.outcome" in span.attributes for span in spans.get_finished_spans()) == 7
 
 
+def test_no_queue_takes_the_spans_of_the_others(
+    sqlite_queue: MessageQueue, run: Run, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_mq.observe.task.LINKS", 4)
+    monkeypatch.setattr("airflow_mq.observe.task.OUTCOMES", 4)
+    for _ in range(5):
+        send(sqlite_queue, "a1", b"x")
+    quiet = send(sqlite_queue, "b", b"x")
+
+    assert run.whole()["processed"] == 6
+
+    (plan,) = by_name(spans, "plan default")
+    assert quiet.trace_id in {link.context.trace_id for link in plan.links}
+    origins = [span.attributes.get("airflow_mq.origin") for span in by_name(spans, "process default")]
+    assert sorted(filter(None, origins)) == ["a1", "a1", "a1", "b"]
+
+
 def test_spans_of_a_processor_join_the_trace_of_its_message(
     sqlite_queue: MessageQueue, run: Run, spans: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 
 from ...rules.book import Book
 from ...rules.claims import Claim
@@ -143,12 +143,12 @@ def drop_payloads(working_set: StoredSet, pages: Iterable[Page]) -> None:
 def headers_of(
     working_set: StoredSet, block: Block, most: int, is_wanted: Callable[[Mapping[str, str]], bool]
 ) -> list[MessageHeaders]:
-    """Return the headers of the first messages of a block that have wanted ones; at most `most`."""
+    """Return wanted headers of the first messages of a block: at most `most`, one of each page in turn."""
     places = [(at, claim.origin, run) for claim in block.claims for at, run in enumerate(claim.runs) if run.count]
     # One page of every queue, before a second one of any.
     runs = [(name, run) for _, name, run in sorted(places, key=lambda place: place[0])[:256]]
     working_set.loader.pages.fetch([(name, run.page) for name, run in runs])
-    found: list[MessageHeaders] = []
+    found: list[list[MessageHeaders]] = []
     for name, run in runs:
         page = working_set.pages.get((name, run.page))
         if page is None:
@@ -156,7 +156,5 @@ def headers_of(
         attributes = working_set.loader.facts(name, page, run.first, run.first + run.count).attributes
         headers, items = {item: own.headers for item, own in attributes.items()}, set(run.handed_out())
         wanted = (item for item in sorted(headers) if item in items and is_wanted(headers[item]))
-        found += [MessageHeaders(Address(name, run.page, item), headers[item]) for item in wanted]
-        if len(found) >= most:
-            break
-    return found[:most]
+        found.append([MessageHeaders(Address(name, run.page, item), headers[item]) for item in islice(wanted, most)])
+    return list(islice(filter(None, chain.from_iterable(zip_longest(*found))), most))
