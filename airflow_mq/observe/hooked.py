@@ -18,16 +18,13 @@ from airflow.providers.common.compat.sdk import conf
 
 from airflow_mq import settings
 from airflow_mq.engine.queue import MessageQueue
-from airflow_mq.observe import traces
+from airflow_mq.observe import lineage, traces
 from airflow_mq.observe.traces import harmless
 from airflow_mq.provider import SCHEME
 
 if TYPE_CHECKING:
     from airflow_mq.engine.queue.values import Enqueued, Serviced
     from airflow_mq.hooks import MessageQueueHook
-
-#: Queues of one call that are reported, as many as Airflow collects.
-MOST = 100
 
 
 class HookedQueue(MessageQueue):
@@ -53,7 +50,7 @@ class HookedQueue(MessageQueue):
         return sent
 
     def _sent(self, origins: Mapping[str, int]) -> None:
-        for origin in islice(origins, MOST):
+        for origin in islice(origins, lineage.MOST):
             self._report("add_output_asset", origin)
         if self.note_sent is not None:
             for origin, count in origins.items():

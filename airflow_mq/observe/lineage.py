@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_mq import MessageQueue
     from airflow_mq.engine.store import StoreAddress
 
-#: Queues that a task names.
+#: Queues that a task names, or one call with a hook: as many as Airflow collects.
 MOST = 100
 
 

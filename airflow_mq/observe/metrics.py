@@ -109,8 +109,6 @@ ORIGIN_FAIRNESS = (
     Metric("origin.longest_wait", GAUGE, "blocks", "consecutive blocks that started none of the origin's messages"),
 )
 METRICS = (*BACKLOG, *PLANNED, *SETTLED, *FAIRNESS, *ORIGIN_BACKLOG, *ORIGIN_FAIRNESS)
-#: Values of metrics, in their order; None for one without a value.
-Values = Iterable[float | None]
 
 
 def is_on() -> bool:
@@ -185,8 +183,8 @@ def origins_told() -> int:
     return min(max(settings.number("metrics_origins", 0), 0), 1_000)
 
 
-def send(ring: str, metrics: Sequence[Metric], values: Values, origin: str | None = None) -> None:
-    """Send the values of some metrics to Airflow."""
+def send(ring: str, metrics: Sequence[Metric], values: Iterable[float | None], origin: str | None = None) -> None:
+    """Send the values of some metrics to Airflow, in their order; None is no value."""
     stats, unfit = backend(), unfit_in_tags()
     tags = {"ring": ring} if origin is None else {"ring": ring, "origin": origin}
     how = {"tags": {tag: as_name(text, unfit) for tag, text in tags.items()}} if unfit else {}
@@ -212,10 +210,7 @@ def backend() -> Any:
 
 
 def unfit_in_tags() -> str | None:
-    """Return the characters that tags of Airflow's backend must not have; None if it has no tags.
-
-    Airflow uses the first backend that is on, in this order.
-    """
+    """Return the characters that tags of the first backend that is on must not have; None if it has no tags."""
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
         return SEPARATORS if conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True) else None
     if conf.getboolean("metrics", "statsd_on", fallback=False):
