@@ -72,6 +72,13 @@ def test_a_file_goes_back(tmp_path: Path) -> None:
     assert [(tmp_path / name).stat().st_mode & 0o077 for name in ("backup.db", "queue.db")] == [0, 0]
 
 
+def test_a_backup_without_the_file_fails(tmp_path: Path) -> None:
+    """In a wrong folder, it must not pass as a backup of an empty store."""
+    with pytest.raises(AssertionError, match="unable to open database file"):
+        run(BACK_UP_FILE, tmp_path, "", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.postgres
 def test_a_schema_goes_back(postgres_server: Server, tmp_path: Path, pg_uri: str) -> None:
     upgrade_and_go_back(pg_uri, BACK_UP, GO_BACK, tmp_path, postgres_server.bindir)
