@@ -262,7 +262,7 @@ class RequeueSetAsideOperator(_DecisionOperator):
 
     :param all: leave out filters that are empty, instead of choosing nothing; without filters, all messages but those
         that were swept
-    :param limit: of a block, `10m/1GiB` or `[milliseconds, bytes]`, in a ring without a service weight (templated)
+    :param limit: of the next blocks, `10m/1GiB` or `[milliseconds, bytes]`, if blocks judge by their own (templated)
     :param weigh: ask the ring's weigher again, instead of using the weight for which they were set aside
     :param forget_attempts: reset the count of attempts, as `error` does: messages tried too often go back as well
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_mq import __version__
+from airflow_mq import __all__, __version__
 from airflow_mq.cli.command import EXIT_CODES
 from airflow_mq.engine.rules import errors
 from airflow_mq.engine.rules.events import NAMES
@@ -103,6 +103,27 @@ def test_the_reference_pages_are_current() -> None:
         "airflow.md", "commands.md", "python.md", "rules.md", "settings.md", "testing.md",
     }  # fmt: skip
     assert not any(re.search(r"^:::(?!.*\n(?: +.*\n)*-->)", text, re.MULTILINE) for text in pages.values())
+
+
+def headings(page: Path) -> set[str]:
+    """Return the names that a reference page describes."""
+    return set(re.findall(r"^### `(\w+)`$", page.read_text("utf-8"), re.MULTILINE))
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    described = set[str]().union(*map(headings, (DOCS / "reference").glob("*.md")))
+
+    assert set(__all__) - described == {"Outcome"}, "the union of the classes in the section Outcomes"
+
+
+def test_every_class_that_a_dag_uses_is_in_the_reference() -> None:
+    pattern = re.compile(r"^class ([A-Z]\w*(?:Operator|Sensor|Trigger|Notifier))\(", re.MULTILINE)
+    sources = [path.read_text("utf-8") for path in (ROOT / "airflow_mq").rglob("*.py")]
+    classes = {name for source in sources for name in pattern.findall(source)}
+
+    assert len(classes) > 25
+    bases = {"EnqueueOperator", "QueueNotifier", "QueueOperator"}
+    assert classes - bases - headings(DOCS / "reference" / "airflow.md") == set()
 
 
 def test_the_version_is_one_and_the_changelog_knows_it() -> None:

@@ -166,6 +166,16 @@ def test_links_lead_somewhere_where_the_repository_is_browsed(path: Path) -> Non
             assert fragment in _anchors((ROOT / target).read_text("utf-8")), f"{link}: no such heading"
 
 
+def test_every_page_is_linked_from_another() -> None:
+    linked = {
+        posixpath.normpath(path.parent / unquote(name))
+        for path in MARKDOWN
+        for name in re.findall(r"\]\(([^)\s#]+)", path.read_text("utf-8"))
+        if posixpath.normpath(path.parent / unquote(name)) != str(path)
+    }
+    assert [str(path) for path in (ROOT / "docs").rglob("*.md") if str(path) not in linked] == []
+
+
 def _anchors(text: str) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
     found: set[str] = set()
