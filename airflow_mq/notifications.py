@@ -145,7 +145,7 @@ class StarvingNotifier(QueueNotifier):
             f"Queues of ring {queue.ring!r} wait too long:",
             found,
             queue.session.cli("report fairness"),
-            f"See why with `{queue.session.cli('explain ORIGIN')}`; a larger share, a guarantee or larger blocks help.",
+            f"See why with `{queue.session.cli('explain ORIGIN')}`; a larger share, a least or larger blocks help.",
         )
 
     def _old(self, queue: MessageQueue) -> list[QueueState]:

@@ -19,14 +19,14 @@ FORM = {
     "address": Param(
         type="string",
         title="Message",
-        description="Its address, ORIGIN:PAGE:INDEX; `airflow-mq set-aside list` prints it.",
+        description="ORIGIN:PAGE:INDEX, as `airflow-mq set-aside list` prints it.",
         pattern="^.+:[0-9]+:[0-9]+(:high)?$",
     ),
     "limit": Param(
         "10m/1GiB",
         type="string",
         title="Limit",
-        description="The most that it may cost, TIME/SIZE: for example 90s/512MiB or 1.5h/4GiB.",
+        description="Maximum cost, TIME/SIZE: for example 90s/512MiB or 1.5h/4GiB.",
         pattern="^[0-9][0-9.]* ?[a-z]*/[0-9][0-9.]* ?[a-zA-Z]*$",
     ),
     "processor": Param(
@@ -34,16 +34,16 @@ FORM = {
         type="string",
         enum=["", *(one.name for one in RULES)],
         title="Processor",
-        description="Empty: the one that takes its origin by the rules.",
+        description="If empty, the one whose patterns match the origin.",
     ),
     "connection": Param(
         CONNECTIONS[0],
         type="string",
         enum=CONNECTIONS,
         title="Connection",
-        description="Of those that this DAG's file permits.",
+        description="One of those that this DAG's file permits.",
     ),
-    "ring": Param("", type="string", title="Ring", description="Empty: the connection's own."),
+    "ring": Param("", type="string", title="Ring", description="If empty, the connection's own."),
 }
 
 with DAG("overweight_by_hand", schedule=None, params=FORM, doc_md=__doc__, tags=["airflow_mq"]):

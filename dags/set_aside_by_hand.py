@@ -1,8 +1,8 @@
 """## Requeue or discard set-aside messages
 
-After a limit was raised, trigger this DAG with *requeue*: messages that fit now go back to their queues. With *discard*
-the chosen messages are deleted, and events keep the reason and the actor. Leave a field empty to ignore it. To requeue
-everything, check *All*; to discard, set at least one field. List the connections that it may use in `CONNECTIONS`.
+After you raise a limit, trigger this DAG with *requeue*: messages that fit now return to their queues. *Discard*
+deletes the chosen messages, and events record the reason and the actor. Empty fields are ignored. To requeue all
+messages, check *All*; to discard, set at least one field. List the connections that it may use in `CONNECTIONS`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from airflow_mq.operators.set_aside import DiscardSetAsideOperator, RequeueSetAs
 CONNECTIONS = ["airflow_mq_default"]
 FORM = {
     "decision": Param("requeue", type="string", enum=["requeue", "discard"], title="Decision"),
-    "why": Param(type="string", minLength=1, title="Why", description="Kept with the event of each message."),
-    "origin": Param("", type="string", title="Origin", description="Only what this origin sent."),
+    "why": Param(type="string", minLength=1, title="Why", description="Recorded with the event of each message."),
+    "origin": Param("", type="string", title="Origin", description="Only messages of this origin."),
     "reason": Param(
         "",
         type="string",
@@ -30,17 +30,17 @@ FORM = {
         description="As `airflow-mq set-aside list` prints it.",
     ),
     "older_than": Param(
-        None, type=["null", "integer"], minimum=0, title="Older than", description="In seconds since it was sent."
+        None, type=["null", "integer"], minimum=0, title="Older than", description="Seconds since the message was sent."
     ),
-    "all": Param(False, type="boolean", title="All", description="Requeue everything, if no field chooses messages."),
+    "all": Param(False, type="boolean", title="All", description="Requeue all messages, if no other field is set."),
     "connection": Param(
         CONNECTIONS[0],
         type="string",
         enum=CONNECTIONS,
         title="Connection",
-        description="Of those that this DAG's file permits.",
+        description="One of those that this DAG's file permits.",
     ),
-    "ring": Param("", type="string", title="Ring", description="Empty: the connection's own."),
+    "ring": Param("", type="string", title="Ring", description="If empty, the connection's own."),
 }
 MEANT = {
     "mq_conn_id": "{{ params.connection }}",

@@ -105,7 +105,7 @@ def doctor(session: Session, args: Namespace) -> bool:
     return not bad
 
 
-@command(example="$ check || echo 'see docs/operations.md'")
+@command(example="$ check || airflow-mq admin repair")
 def check(session: Session, args: Namespace) -> bool:
     """Check everything that is stored, and print every violation.
 

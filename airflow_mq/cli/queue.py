@@ -137,7 +137,7 @@ def list_queues(session: Session, args: Namespace) -> None:
     ORIGIN,
     why(),
     option("--until WHEN", "resume by itself then: 90s, 15m, 2h, 1d or a time with zone", when),
-    option("--below", "pause all origins below it, too, also those that come later"),
+    option("--below", "also pause all present and future origins below it"),
     example="$ queue pause acme --why 'their API is down' --until 2h\n$ queue pause acme --below",
 )
 def pause(session: Session, args: Namespace) -> None:
@@ -161,7 +161,7 @@ def pause(session: Session, args: Namespace) -> None:
 def resume(session: Session, args: Namespace) -> bool:
     """Service an origin again: end its pause, and the backoff of its messages that returned.
 
-    Resumes a group that was paused with all below it, too. Exit code 1 if there was neither.
+    Also resumes a group that was paused with all origins below it. Exit code 1 if there was neither.
     """
     with session.queue() as queue:
         resumed = queue.admin.resume(args.origin)

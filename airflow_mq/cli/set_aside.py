@@ -79,7 +79,7 @@ _COLUMNS: Columns = (
 @command(
     option("address ADDRESS", "ORIGIN:PAGE:INDEX, as `set-aside list` prints it", address),
     PROCESSOR,
-    option("--service-weight TIME/SIZE", "the weight it may consume", weight, default=UNLIMITED),
+    option("--service-weight TIME/SIZE", "the weight it may use (default: no limit)", weight, default=UNLIMITED),
     TRACEBACK,
     example="$ set-aside execute acme:0:3 --processor orders:process --service-weight 1h/10GB",
 )

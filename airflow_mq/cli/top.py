@@ -39,7 +39,7 @@ def _interval(text: str) -> float:
 
 
 @command(
-    option("--interval AGE", "refresh so often (default: 2s)", _interval, default=2.0),
+    option("--interval AGE", "time between two refreshes (default: 2s)", _interval, default=2.0),
     option("--once", "print one frame and exit, as without a terminal"),
     option("--sort", "the order of the queues (default: turn)", choices=("turn", "backlog", "oldest"), default="turn"),
     limit(60, "queues"),
