@@ -213,12 +213,12 @@ def why(required: bool = False) -> Option:
 
 BLOCK_LIMIT = option(
     "--service-weight TIME/SIZE",
-    "the limit of a block (default: that of the latest DAG that serviced the ring, else the ring's)",
+    "the limit of a block (default: that of the DAG or program that services the queues, else the ring's)",
     weight,
 )
 EVERY = option(
     "--every TIME",
-    "the time between two blocks, for example 10m (default: the usual one of the DAG that planned the latest block)",
+    "the time between two blocks, for example 10m (default: the usual one of the DAG or program that services them)",
     duration,
 )
 BLOCK_SEED = option("--seed HEX", "the seed of the blocks, in a ring that shuffles", hexadecimal)

@@ -114,7 +114,7 @@ def release(session: Session, args: Namespace) -> None:
 def dry_run(session: Session, args: Namespace) -> None:
     """Show what the next block would take from each queue; claims nothing.
 
-    Also under other limits, shares, orders and settings than the ring's.
+    The options try other limits, shares, orders and settings than the ring's.
     """
     with session.queue() as queue:
         block = queue.inspect.dry_run(**_conditions(queue, args))

@@ -153,7 +153,7 @@ def _line(event: Event, at: datetime | None) -> str:
     example="$ message history acme:0:3",
 )
 def history(session: Session, args: Namespace) -> bool:
-    """Show the events of one message in order, also of a processed one.
+    """Show the events of one message in order, even of a processed one.
 
     Goes back as far as the ring keeps events. Exit code 1 if the message is unknown.
     """
@@ -236,7 +236,7 @@ def give_back(session: Session, args: Namespace) -> None:
 
 @command(
     _TOKENS,
-    option("--to ORIGIN", "the origin whose queue takes them", words, required=True),
+    option("--to ORIGIN", "the origin whose queue receives them", words, required=True),
     option("--to-ring NAME", "the ring of that queue, in the same store", words),
     example='$ message transfer "$TOKEN" --to publish',
     rest="token",
@@ -322,7 +322,7 @@ def receive_folder(session: Session, args: Namespace) -> bool:
     option("topic TOPIC", "a name, or a regular expression that begins with ^", nargs="+"),
     option("--bootstrap HOST:PORT", "the cluster"),
     option("--group NAME", "the consumer group, under which the cluster keeps offsets"),
-    option("--config FILE", "librdkafka's settings in JSON, also passwords"),
+    option("--config FILE", "librdkafka's settings in JSON, including passwords"),
     option("--kafka-conn-id ID", "take the settings from this Airflow connection"),
     option(
         "--origin TEMPLATE",

@@ -141,7 +141,7 @@ def list_queues(session: Session, args: Namespace) -> None:
     example="$ queue pause acme --why 'their API is down' --until 2h\n$ queue pause acme --below",
 )
 def pause(session: Session, args: Namespace) -> None:
-    """Skip an origin when servicing; enqueuing goes on.
+    """Skip an origin when servicing; enqueuing continues.
 
     A block in flight is not stopped. Groups are paused in rings with paths: ring change --set paths=true.
     """
@@ -216,7 +216,7 @@ def _reader(name: str) -> Callable[[str], object]:
     option("--rate-bytes SIZE/PERIOD", "handle at most this over time: 50GiB/day", _reader("rate_bytes")),
     option("--burst TIME", "save up at most this of the rate (default: one hour's rate)", _reader("burst")),
     option("--burst-bytes SIZE", "save up at most this of the bytes (default: one hour's)", _reader("burst_bytes")),
-    option("--quota SIZE", "store at most so many bytes, for example 5GiB: further sends are refused", words),
+    option("--quota SIZE", "store at most this many bytes, for example 5GiB: further sends are refused", words),
     option("--unset NAME", "use the ring's setting for NAME, or for all", name_in(*_SETTINGS, "all"), action="append"),
     name="set",
     example="$ queue set acme --share 4 --most 5m/500MB\n$ queue set acme --rate 2h/day\n$ queue set acme --unset most",

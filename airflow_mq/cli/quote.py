@@ -43,7 +43,7 @@ def number(text: str) -> int:
     example="$ quote orders.ndjson --as acme\n$ quote --as acme --messages 100k --weight 30s/2MiB --every 10m",
 )
 def quote(session: Session, args: Namespace) -> None:
-    """Show when messages would finish that are not sent yet, their charge, and whom they would delay.
+    """Show when unsent messages would finish, their charge, and which origins they would delay.
 
     Forecasts the next blocks with and without them. What the latest 20 blocks processed is assumed to arrive again.
     """

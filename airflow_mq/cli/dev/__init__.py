@@ -63,7 +63,7 @@ def dev(session: Session, args: Namespace) -> bool:
     Starts Airflow's API server, scheduler, DAG processor and triggerer on 127.0.0.1, with the connections
     airflow_mq_default, which names the store, and spark_default, which runs Spark in the tasks. Prints the URL and the
     login. Without --store and AIRFLOW_MQ_STORE the store is the file queue.db in the home folder; a store without
-    tables gets them. Ctrl-C ends all processes; a later start goes on with what is stored. For development: anyone
+    tables gets them. Ctrl-C ends all processes; a later start continues with what is stored. For development: anyone
     with an account on this machine can reach the port.
     """
     _require("airflow")
@@ -76,8 +76,8 @@ def dev(session: Session, args: Namespace) -> bool:
 @command(
     option("--summary FILE", "write the summary to FILE as JSON (default: in the demo's folder)"),
     option("--loud N", "number of files of the loud tenant (default: 300)", positive, default=300),
-    option("--stay", "keep the UI until Ctrl-C, also without a terminal"),
-    option("--leave", "end when all is done, also on a terminal"),
+    option("--stay", "keep the UI until Ctrl-C, even without a terminal"),
+    option("--leave", "end when all is done, even on a terminal"),
     example="$ demo\n$ demo --leave --loud 100",
 )
 def demo(session: Session, args: Namespace) -> bool:
