@@ -133,9 +133,10 @@ class RingTrigger(BaseEventTrigger):
                     # A secrets backend may raise anything.
                     where, cause = f"connection {self.mq_conn_id!r}", told_safely(error)
                     if self.give_up and isinstance(error, LASTING):
+                        # An end of the stream would drop the text before any trigger has read it.
                         yield f"{where}: {cause}"
-                        return
-                    log.warning("could not read %s: %s; trying again in %.0f s", where, cause, retry)
+                    else:
+                        log.warning("could not read %s: %s; trying again in %.0f s", where, cause, retry)
                 await asyncio.sleep(retry)
                 retry = min(retry * 2, LAST_RETRY)
         finally:

@@ -345,6 +345,37 @@ def test_an_error_that_lasts_ends_a_wait_and_no_watch(sqlite_queue: MessageQueue
         asyncio.run(told(3.0))
 
 
+def test_an_error_that_lasts_reaches_each_trigger_of_a_shared_poller(sqlite_queue: MessageQueue) -> None:
+    """Airflow drops what a trigger has not read when the stream ends."""
+    triggers = [ready(ring="deleted", give_up=True), ready(ring="deleted", give_up=True, repeat_after=7)]
+
+    async def told() -> Any:
+        queues: list[asyncio.Queue[Any]] = [asyncio.Queue() for _ in triggers]
+
+        async def poll() -> None:
+            async with aclosing(type(triggers[0]).open_shared_stream(triggers[0].serialize()[1])) as stream:
+                async for reading in stream:
+                    for queue in queues:
+                        queue.put_nowait(reading)
+            for queue in queues:
+                while not queue.empty():
+                    queue.get_nowait()
+
+        async def read(queue: asyncio.Queue[Any]) -> Any:
+            while True:
+                yield await queue.get()
+
+        polling = asyncio.create_task(poll())
+        firsts = [anext(trigger.filter_shared_stream(read(queue))) for trigger, queue in zip(triggers, queues)]
+        try:
+            return await asyncio.wait_for(asyncio.gather(*firsts), 20)
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+
+    assert ["no ring of this name" in event.payload["error"] for event in asyncio.run(told())] == [True, True]
+
+
 @pytest.mark.parametrize("kind", ["QueueReadyTrigger", "SetAsideTrigger"])
 @pytest.mark.parametrize("error", ["InvalidInput", "LoginRefused", "SchemaTooNew", "SchemaTooOld", "StoreCorrupt",
                                    "StoreMissing", "UnknownRing"])  # fmt: skip
