@@ -357,23 +357,26 @@ def service_forever(
     :param stop: ends the loop after the call under way
     """
     total, pause, active_at = Serviced(weight=ZERO), FIRST_PAUSE, time.monotonic()
-    # What the last call left there, and when it is tried again: a message that fails is still the newest one.
-    left, retry, retry_at = 0, FIRST_PAUSE, 0.0
+    # The newest row that the last call left, and when to look at the queues again: its message may fail, or its queue
+    # be paused. A recorded end of a block may have messages without rows.
+    left, retry, look_at = 0, FIRST_PAUSE, 0.0
     with closing(session.store.sleeper(session.ring_id)) as sleeper, service_lease(session, keeps=True) as lease:
         # Listen first: then no message falls between the first read and the first sleep.
         sleeper.sleep(0)
         while not stop.is_set():
             try:
-                # The newest inbox row and the next delayed one; after a long pause, the ready queues too.
-                newest = lease.newest() or (pause >= LONGEST_PAUSE and bool(pulse()))
-                if newest and (newest != left or time.monotonic() >= retry_at):
-                    done = call(lease).run()
-                    total = total.plus(done)
-                    if done.moved:
-                        active_at, left, retry = time.monotonic(), 0, FIRST_PAUSE
-                        continue
+                newest = lease.newest()
+                is_new = newest not in (0, left)
+                if is_new or time.monotonic() >= look_at:
+                    if is_new or pulse():
+                        done = call(lease).run()
+                        total = total.plus(done)
+                        if done.moved:
+                            active_at, left, retry = time.monotonic(), 0, FIRST_PAUSE
+                            look_at = active_at + LONGEST_PAUSE
+                            continue
                     left, retry = newest, min(2 * retry, LONGEST_PAUSE)
-                    retry_at = time.monotonic() + retry
+                    look_at = time.monotonic() + retry
             except (Busy, StoreBusy, TokenRefused, CommitInDoubt, StoreUnreachable, StoreReadOnly) as error:
                 # After a failover, a name may lead to a standby for a moment; before any success, it is wrong.
                 if isinstance(error, StoreReadOnly) and not total.processed:

@@ -98,6 +98,26 @@ def test_a_message_that_always_fails_is_tried_less_and_less(queue: MessageQueue)
     assert 1 < tried < 40
 
 
+@pytest.mark.parametrize("state", ["paused", "leased", "swept"])
+def test_a_worker_writes_nothing_beside_messages_that_it_cannot_take(queue: MessageQueue, state: str) -> None:
+    """It once serviced the ring each second, and a page of the ledger was kept for each."""
+    queue.enqueue_message("acme", b"first")
+    if state == "paused":
+        queue.admin.pause("acme")
+    elif state == "leased":
+        queue.leases.view("acme").try_next()
+    else:
+        queue.admin.sweep_queue("acme")
+    with running(queue) as worker:
+        time.sleep(1)
+        version = queue.inspect.ring_version()
+        time.sleep(2.5)
+        assert queue.inspect.ring_version() == version
+        queue.admin.resume("acme")
+        queue.enqueue_message("birch", b"second")
+        worker.wait(1)
+
+
 def test_a_delayed_message_is_processed_when_it_is_due(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"delayed", not_before=0.5)
     with running(queue) as worker:
