@@ -109,11 +109,9 @@ class RingTrigger(BaseEventTrigger):
         return ("airflow_mq", self.mq_conn_id, self.ring or "", str(self.poll_interval), self.give_up)
 
     @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Reading | str, None]:
+    def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncGenerator[Reading | str, None]:
         """Read the ring while a trigger listens."""
-        async with aclosing(cls(**kwargs).readings()) as readings:
-            async for reading in readings:
-                yield reading
+        return cls(**kwargs).readings()
 
     async def readings(self) -> AsyncGenerator[Reading | str, None]:
         """Yield readings of the ring for ever, and with `give_up` the text of an error that lasts.
@@ -304,8 +302,8 @@ class Poller:
         """Sleep until a notification, at most `seconds`."""
         if self._read_again:
             self._read_again = False
-            # A sender notifies at most four times a second.
-            await asyncio.sleep(0.3)
+            # A sender notifies at most four times a second. Each event is a row of Airflow's database.
+            await asyncio.sleep(min(seconds, POLL_INTERVAL))
         elif self._listening is None:
             await asyncio.sleep(seconds)
         else:

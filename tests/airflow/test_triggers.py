@@ -584,6 +584,42 @@ def test_a_burst_fires_once_and_the_next_one_again(pg_uri: str) -> None:
 
 
 @pytest.mark.postgres
+def test_a_steady_sender_makes_few_events(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each one is a row of Airflow's database, and the next run gets all of them."""
+    from airflow_mq.engine.store import parse, upgrade
+
+    upgrade(parse(pg_uri))
+    monkeypatch.setenv("AIRFLOW_CONN_MQ_STAGE", connection_of(pg_uri))
+
+    async def scene() -> int:
+        told: list[Any] = []
+
+        async def listen() -> None:
+            async for event in ready(poll_interval=600).run():
+                told.append(event.payload)
+
+        def send() -> None:
+            with MessageQueue(pg_uri) as queue:
+                for _ in range(70):
+                    queue.enqueue_message("a", b"x")
+                    time.sleep(0.1)
+                # A message behind the last notification.
+                queue.enqueue_message("b", b"last")
+
+        listening = asyncio.create_task(listen())
+        await asyncio.to_thread(send)
+        count, began = len(told), time.monotonic()
+        while "b" not in told[-1]["ready"]:
+            assert time.monotonic() - began < 20 and not listening.done()
+            await asyncio.sleep(0.05)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        return count
+
+    assert 1 <= asyncio.run(scene()) <= 5
+
+
+@pytest.mark.postgres
 def test_a_wake_up_that_fails_fails_no_send(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import airflow_mq.engine.store.postgres as postgres
     from airflow_mq.engine.store import parse, upgrade
