@@ -81,7 +81,7 @@ def version(session: Session, args: Namespace) -> bool:
 
 @command(
     option("kind", "what the role may do", choices=("installer", "runtime", "sender", "reader")),
-    option("role ROLE", "name of the role; created, without a password, unless it exists"),
+    option("role ROLE", "name of the role; if missing, created without a password, as far as this user may"),
     option(
         "--origins PATTERN", "sender: only these origins, shell patterns separated by bars (default: all)", default="*"
     ),

@@ -269,6 +269,16 @@ def test_a_role_that_is_created_can_log_in_with_a_password(owner: StoreAddress, 
 
 
 @postgres
+def test_an_owner_that_may_not_create_roles_names_the_statement(owner: StoreAddress, roles: Roles) -> None:
+    """The owner of docs/go-live.md is one."""
+    installer = roles("installer")
+    grant(owner, "installer", str(installer.user))
+    for kind in ("runtime", "sender", "reader"):
+        with pytest.raises(InvalidInput, match='may not create roles: first run CREATE ROLE "new role" LOGIN$'):
+            grant(installer, kind, "new role")  # type: ignore[arg-type]
+
+
+@postgres
 def test_a_store_changes_hands(owner: StoreAddress, roles: Roles) -> None:
     installer, sender = roles("new installer"), roles("sender")
     grant(owner, "installer", str(installer.user))

@@ -133,7 +133,12 @@ def is_secret(table: str, column: str = "") -> bool:
 def _statements(connection: postgres.Connection, schema: str, kind: Kind, role: str) -> Iterator[Composed]:
     name, place = Identifier(role), Identifier(schema)
     if not _exists(connection, role):
-        yield SQL("CREATE ROLE {} LOGIN").format(name)
+        create = SQL("CREATE ROLE {} LOGIN").format(name)
+        own = "SELECT FROM pg_roles WHERE rolname = current_user AND (rolsuper OR rolcreaterole)"
+        if connection.execute(own).fetchone() is None:
+            statement = create.as_string(connection)
+            raise InvalidInput(f"unknown role {role!r}, and this user may not create roles: first run {statement}")
+        yield create
     if kind == "installer":
         yield SQL("GRANT CONNECT, CREATE ON DATABASE {} TO {}").format(Identifier(connection.info.dbname), name)
         if _owner(connection, schema) != role:
