@@ -20,7 +20,7 @@ from ..rules.claims import Scales, Stretches
 from ..rules.errors import BlobMissing, InvalidInput, InvalidOutcome
 from ..rules.events import WRONG
 from ..rules.judging import Decision
-from ..rules.message import Posted, header_bytes
+from ..rules.message import Posted
 from ..rules.outcome import (
     DONE,
     Done,
@@ -152,16 +152,10 @@ def going_on(outcome: Outcome, headers: Mapping[str, str], most: int) -> Outcome
     :param most: largest number of bytes of all headers of one message
     """
     if isinstance(outcome, Done) and outcome.enqueue and traces.is_traced(headers):
-        return replace(outcome, enqueue=[_traced_on(posted, headers, most) for posted in outcome.enqueue])
+        carried = traces.handed_on(headers)
+        sent = [posted._replace(attributes=posted.attributes.checked(most, carried)) for posted in outcome.enqueue]
+        return replace(outcome, enqueue=sent)
     return outcome
-
-
-def _traced_on(posted: Posted, headers: Mapping[str, str], most: int) -> Posted:
-    own = posted.attributes
-    both = {**traces.handed_on(headers), **own.headers}
-    if traces.is_traced(own.headers) or header_bytes(both) > most:
-        return posted
-    return posted._replace(attributes=own._replace(headers=both))
 
 
 def traced(processor: Processor) -> Processor:

@@ -112,7 +112,7 @@ class Attributes(NamedTuple):
         """Return attributes that a caller gave, as they are stored: stored ones concern every later plan.
 
         :param most_headers: largest number of bytes of all headers.
-        :param carried: headers of the trace; the sender's headers of the same names win.
+        :param carried: headers of the trace (`check_headers`).
         :raises InvalidInput: if they are invalid.
         """
         if self == PLAIN and not carried:
@@ -274,11 +274,11 @@ def check_headers(headers: object, most: int, carried: Mapping[str, str] | None 
     """Return the headers of one message together with those that are carried along.
 
     :param most: largest number of bytes of all headers.
-    :param carried: headers of the trace; the sender's headers of the same names win.
+    :param carried: headers of the trace, left out if the sender gives one of them or if there is no room for them.
     """
     if not isinstance(headers, Mapping):
         raise InvalidInput(f"invalid headers ({type(headers).__name__}): expected a mapping of text to text")
-    checked = dict(carried or {})
+    checked = {}
     for name, value in headers.items():
         checked[check_text(name, "the name of a header")] = check_text(value, "the value of a header")
     size = header_bytes(checked)
@@ -288,6 +288,8 @@ def check_headers(headers: object, most: int, carried: Mapping[str, str] | None 
             f"(max_headers={most:,}); "
             "put longer data into the payload, or raise the ring's max_headers"
         )
+    if carried and carried.keys().isdisjoint(checked) and size + header_bytes(carried) <= most:
+        return {**carried, **checked}
     return checked
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
 from airflow_mq import Delivery, Done, LinearWeigher, Message, MessageQueue, Weight, Yield
 from airflow_mq.engine.rules.errors import ConfigRefused, InvalidMessage
@@ -43,6 +45,25 @@ def test_max_headers_has_a_default(queue: MessageQueue) -> None:
     queue.enqueue_message("acme", b"a", headers={"x": "y" * 16_383})
     with pytest.raises(InvalidMessage, match="max_headers=16,384"):
         queue.enqueue_message("acme", b"a", headers={f"x{number}": "y" * 9_000 for number in range(2)})
+
+
+def test_a_trace_without_room_is_left_out(make_queue: Maker) -> None:
+    """Neither a small limit nor the long trace of a hostile sender keeps others from sending."""
+    make_queue(max_headers=66 + 11)
+    parent = {"traceparent": f"00-{7:032x}-{7:016x}-01"}
+    context = SpanContext(7, 7, False, TraceFlags(TraceFlags.SAMPLED), TraceState([("k", "v")]))
+    twelve = {"x": "12345678901"}
+
+    def process(delivery: Delivery) -> None:
+        queue.enqueue_messages("out", [b"1", Message(b"2", headers=TEN), Message(b"3", headers=twelve)])
+
+    with MessageQueue(make_queue.uri, "test", traces=True) as queue:
+        queue.enqueue_message("in", b"a", headers={**parent, "filler": "12345"})
+        assert queue.service_queues(process, origins=["in"]).processed == 1
+        with trace.use_span(NonRecordingSpan(context)):
+            queue.enqueue_messages("out", [b"4", Message(b"5", headers=twelve), Message(b"6", headers=parent)])
+        sent = {peeked.payload: peeked.headers for peeked in queue.inspect.peek("out")}
+    assert sent == {b"1": parent, b"2": {**parent, **TEN}, b"3": twelve, b"4": {}, b"5": twelve, b"6": parent}
 
 
 def test_max_headers_limits_processors(make_queue: Maker) -> None:
