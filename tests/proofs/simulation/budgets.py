@@ -10,6 +10,7 @@ from airflow_mq.engine.queue.inspect.queues import budget_states
 from airflow_mq.engine.rules.budget import BURSTS, GRAINS, RATES, Balance, Budget, burst_of, rate_of
 from airflow_mq.engine.rules.events import Fate
 from airflow_mq.engine.rules.groups import is_below
+from airflow_mq.engine.rules.message import header_bytes
 from airflow_mq.engine.rules.priority import origin_of
 from airflow_mq.engine.store import codec
 from airflow_mq.engine.store.working_set.buckets import balance_of
@@ -18,10 +19,6 @@ from .messages import Violation
 
 if TYPE_CHECKING:
     from .world import World
-
-
-#: Bytes of headers that count in the size of a message.
-HEADERS = 64
 
 
 class Saved(NamedTuple):
@@ -104,7 +101,8 @@ def check_budgets(world: World) -> None:
             for path in _paths(budgets, world, event.origin):
                 _add(budgets.beyond, path, event.weight)
     longest = max((len(sent.payload) for sent in world.messages.by_id.values()), default=0)
-    budgets.heaviest[1] = max(budgets.heaviest[1], longest + HEADERS)
+    beside = max((header_bytes(one) for options in world.messages.headers.values() for one in options), default=0)
+    budgets.heaviest[1] = max(budgets.heaviest[1], longest + beside)
     #: What live claims took, with those of persons and without.
     held_in_all: dict[str, list[int]] = {}
     held: dict[str, list[int]] = {}

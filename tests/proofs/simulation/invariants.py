@@ -21,7 +21,7 @@ from airflow_mq.engine.store.working_set import StoredSet
 from .actors.ending import is_spoiled
 from .actors.filling import MOST_CALL, QUOTA
 from .budgets import check_budgets
-from .messages import ACCEPTED, FINAL, OPEN, REFUSED, Violation
+from .messages import ACCEPTED, FINAL, NO_HEADERS, OPEN, REFUSED, Violation
 from .world import FILLED, World
 
 #: Blocks of one message on lease have this order; they have no page in the ledger.
@@ -37,7 +37,7 @@ def check_all(world: World) -> None:
     check_settings(world)
     check_quota(world)
     check_recorded(world)
-    check_outside(world)
+    check_outside(world, look[0])
     if violations:
         raise Violation("check()", "; ".join(map(str, violations[:3])))
     check_ledger(world, *look)
@@ -249,12 +249,15 @@ def check_progress_of_ends(world: World, ends: Sequence[object]) -> None:
         raise Violation("recorded end", f"a free ring went from version {before[0]} to {version} before ends {ends}")
 
 
-def check_outside(world: World) -> None:
-    """Check that no message that waits for its time lies in its queue, too (I1)."""
+def check_outside(world: World, stored: dict[bytes, Peeked]) -> None:
+    """Check that no message that waits for its time lies in its queue, too (I1).
+
+    One that was handed on to another queue may wait aside there before its former block is settled.
+    """
     outside = world.delayed(due_after=world.clock.database)
-    for one in world.stored() if outside else ():
-        if one.payload.rstrip(b".") in outside:
-            raise Violation("I1 conservation", f"{one.payload!r} lies in its queue, and outside of it")
+    for payload, one in stored.items() if outside else ():
+        if one.state != "reported" and payload.rstrip(b".") in outside:
+            raise Violation("I1 conservation", f"{payload!r} lies in its queue, and outside of it")
 
 
 def live_blocks(world: World) -> Iterator[Block]:
@@ -317,6 +320,8 @@ def check_conservation(world: World, stored: dict[bytes, Peeked], times: Counter
     for name, peeked in ids.items():
         if name not in messages.by_id:
             raise Violation("I1 conservation", f"{peeked.payload!r} is stored, and no actor sent it")
+        if peeked.headers not in messages.headers.get(name, NO_HEADERS):
+            raise Violation("headers", f"{peeked.payload!r} of {peeked.address.origin!r} has {peeked.headers}")
         # A message that was transferred begins anew in its new queue.
         stays = peeked.address.origin == messages.by_id[name].origin
         if stays and peeked.state != "set aside" and peeked.attempts != messages.tries[name]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_mq import Event
@@ -21,6 +21,8 @@ DISPLACED = {Fate.SET_ASIDE, Fate.ATTEMPTS_EXHAUSTED, Fate.REQUEUED, Fate.EXECUT
 PAYLOAD = re.compile(rb"<[^<>]*>")
 
 OPEN, ACCEPTED, REFUSED = "open", "accepted", "refused"
+#: Headers of a message that was sent without any.
+NO_HEADERS: Sequence[Mapping[str, str]] = ({},)
 
 
 class Violation(AssertionError):
@@ -79,6 +81,11 @@ def is_parent(payload: bytes) -> bool:
     return b":parent>" in payload
 
 
+def is_odd(payload: bytes) -> bool:
+    """Return whether a message does not decode, so that no processor takes it."""
+    return b":odd>" in payload
+
+
 @dataclass
 class Messages:
     """Every message of a run."""
@@ -92,6 +99,8 @@ class Messages:
     displaced: set[bytes] = field(default_factory=set)
     #: Attempts that the events record, since they were last forgotten.
     tries: Counter[bytes] = field(default_factory=Counter)
+    #: Headers that a message may have, by its id; a message that is not here has none.
+    headers: dict[bytes, list[Mapping[str, str]]] = field(default_factory=dict)
     #: Serial of the last processed message by queue and sender.
     reached: dict[tuple[str, str, str], int] = field(default_factory=dict)
     _serial: int = 0
@@ -165,6 +174,8 @@ class Messages:
             child = Sent(child_of(sent.payload), children.get(name, "children"), "parents", 0, in_order=False)
             child.state = ACCEPTED
             self.by_id.setdefault(child.id, child)
+        if event.fate is Fate.PROCESSED and is_odd(sent.payload):
+            raise Violation("odd message", f"{sent.payload!r} was processed, and does not decode: {event}")
         if event.fate is Fate.EXPIRED and not sent.expires and "policy" not in event.detail:
             raise Violation("I1 conservation", f"{sent.payload!r} expired, and has no expiry: {event}")
         if ordered and event.fate not in (Fate.DISCARDED, Fate.EXPIRED):

@@ -57,6 +57,8 @@ OTHER_STORE = "store"
 EXTERNAL = re.compile(b"(%s.{%d})" % (re.escape(MAGIC), REFERENCE_BYTES - len(MAGIC)), re.DOTALL)
 #: Seconds for which an upload is kept: longer than a run, shorter than what passes before its ring is emptied.
 KEEP_UPLOADS = 100_000.0
+#: Bytes of all headers of a message: few, as each check reads them.
+MAX_HEADERS = 600
 #: Tables of the caller's own rows.
 OWN_TABLE = "CREATE TABLE {} (ring TEXT NOT NULL, payload TEXT NOT NULL)"
 
@@ -79,6 +81,7 @@ def draw_config(seed: int) -> RingConfig:
         max_message_size=random.choice((None, None, 60)),
         rounds_per_block=random.choice((3, 10)),
         keep_uploads=KEEP_UPLOADS,
+        max_headers=MAX_HEADERS,
     )
 
 
@@ -135,6 +138,8 @@ class Board:
     aside: list[Address] = field(default_factory=list)
     #: Calls of tasks that have no answer yet.
     tasks: list[Call] = field(default_factory=list)
+    #: Files whose lines are messages, each with the call that stands for it.
+    files: dict[Path, Call] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

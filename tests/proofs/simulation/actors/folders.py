@@ -23,6 +23,7 @@ def drop_files(world: World, process: Process, random: Random) -> object:
         path = folder / f"{sent.serial}.txt"
         path.write_bytes(sent.payload)
         os.utime(path, ns=(sent.serial, sent.serial))
+        world.messages.headers[sent.id] = [{"path": f"landed/{path.name}"}]
         # From here on it may arrive at any time.
         world.messages.open([sent])
     return None

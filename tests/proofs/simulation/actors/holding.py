@@ -9,7 +9,7 @@ from typing import Any
 from airflow_mq.engine.queue.tokens import ReferenceToken
 from airflow_mq.engine.rules.message import message_id
 
-from ..messages import is_parent
+from ..messages import is_odd, is_parent
 from ..scheduler import Process
 from ..world import ORIGINS, World
 from .processing import done
@@ -94,7 +94,7 @@ def complete(world: World, process: Process, random: Random) -> object:
 def complete_in_transaction(world: World, process: Process, random: Random) -> object:
     """Complete a message within a transaction of the caller; commit, or roll back."""
     text, queue = _pick(world, random), world.queue(process)
-    if text is None or is_parent(queue.leases.token(text).fetch()):
+    if text is None or is_parent(payload := queue.leases.token(text).fetch()) or is_odd(payload):
         return None
     _ask(world, text)
     return _within(world, process, random, lambda connection: queue.commands(connection).complete(text).execute())

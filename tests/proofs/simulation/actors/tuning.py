@@ -8,16 +8,17 @@ from airflow_mq.engine.rules.errors import Refused
 
 from ..registers import Register
 from ..scheduler import Process
-from ..world import ORIGINS, World
+from ..world import MAX_HEADERS, ORIGINS, World
 from .keeping import _enlarged
 from .senders import _sending
 
+LEAST_MAX_HEADERS = MAX_HEADERS - 50
 #: Settings that they change, with the values of each.
 SETTINGS = {
     "max_stale": (0, 1, 2, 3, 5),
     "backoff_most": (3_600.0, 5_000.0, 7_000.0),
     "rounds_per_block": (3, 5, 10, 20),
-    "max_headers": (9_000, 10_000, 11_000),
+    "max_headers": (LEAST_MAX_HEADERS, MAX_HEADERS, MAX_HEADERS + 50),
 }
 
 
