@@ -67,9 +67,14 @@ GUESTS: Mapping[str, Mapping[str, int]] = {
         "sweep_uploads": 1,
     },
     "reader": {"look_around": 6, "foresee": 3, "check_beside": 2},
+    "liner": {"drop_lines": 1, "receive_lines": 4},
+    "typist": {"send_letters": 1, "serve_letters": 2, "serve_letters_together": 2, "report_letters": 2},
+    "tracer": {"send_traced": 2, "serve_traced": 3, "report_traced": 3},
+    "sleeper": {"skip_runs": 3, "oversleep": 2},
 }
-#: The fraction of runs with each kind of guest, and its steps there.
+#: The fraction of runs with each kind of guest, and its steps there, unless they are long.
 GUEST_RUNS, GUEST_STEPS = 0.2, 8
+LONG_STEPS: Mapping[str, int] = {"liner": 4, "typist": 4, "tracer": 4, "sleeper": 2}
 PRELUDE = (
     ("sender-1", "send_overweight"), ("sender-2", "send_overweight"), ("sender-1", "send_many"),
     ("planner-1", "plan"), ("planner-1", "report"), ("planner-1", "settle"),
@@ -170,7 +175,7 @@ def _add_guests(random: Random, drawn: list[Step], faulty: float, cutting: float
     for kind in GUESTS:
         if random.random() < GUEST_RUNS:
             names = [f"{kind}-{number}" for number in (1, 2)]
-            for _ in range(GUEST_STEPS):
+            for _ in range(LONG_STEPS.get(kind, GUEST_STEPS)):
                 step = _draw_step(random, random.choice(names), faulty, cutting)
                 drawn.insert(random.randrange(len(drawn) + 1), step)
 

@@ -68,7 +68,7 @@ def test_seeds_with_budgets_on_postgres(both_stores: Stores) -> None:
 
 @pytest.mark.slow
 def test_guests_meet_what_they_are_for(sqlite_stores: Stores) -> None:
-    """Second queues in processors, callbacks that send, changed settings, repeated parts and fatal messages."""
+    """Second queues in processors, callbacks that send, changed settings, fatal messages, lines, letters, traces, gaps."""
     total = Figures()
     for kind in GUESTS:
         actions = [*GUESTS[kind]] * 4
@@ -89,7 +89,8 @@ def test_guests_meet_what_they_are_for(sqlite_stores: Stores) -> None:
         "sends of a callback", "sends by a kept delivery", "tune: done", "enlarge: done", "parts that were repeated",
         "workers that died of a message", "ends that were expected", "empty claims",
         "ends beside a service", "uploads of workers", "external payloads that were read",
-        "readings", "blocks that were forecast",
+        "readings", "blocks that were forecast", "receivers that stopped between lines", "letters that a processor sent",
+        "letters in blocks", "messages sent within a trace", "traces in blocks", "runs that caught up",
     ):  # fmt: skip
         assert total.met[name], name
 

@@ -11,8 +11,8 @@ from ..world import World
 
 Action = Callable[[World, Process, Random], object]
 KINDS = (
-    "aside", "blocks", "ending", "filling", "folders", "holding", "keeping", "parts", "reading", "relays", "senders",
-    "services", "tuning", "uploading",
+    "aside", "blocks", "ending", "filling", "folders", "gaps", "holding", "keeping", "letters", "lining", "parts",
+    "reading", "relays", "senders", "services", "tracing", "tuning", "uploading",
 )  # fmt: skip
 
 #: Actions by name.

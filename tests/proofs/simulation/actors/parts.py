@@ -10,6 +10,10 @@ from random import Random
 
 from airflow_mq import Batch, Block, Delivery, Message, MessageQueue, Outcome, Report, Weight, Yield
 from airflow_mq.engine.rules.errors import Refused
+from airflow_mq.processors import Part, Processor, Processors
+from airflow_mq.spark.attempts import Function
+from airflow_mq.spark.share import Reported
+from airflow_mq.spark.store_side import run_in_place
 
 from ..scheduler import Process
 from ..world import ORIGINS, Expectation, World
@@ -19,6 +23,8 @@ from .senders import _sending
 
 #: Heavier than any block.
 HEAVY = Weight(5_000, 10)
+#: A processor of all origins, in the place of which a function is called.
+EVERYTHING = Processors([Processor("all", "nowhere:all", where="in place")])
 
 
 def plan_twice(world: World, process: Process, random: Random) -> object:
@@ -155,6 +161,12 @@ def _expect(
         for at, (id_, payload) in enumerate(zip(batch.ids, batch.payloads), batch.first):
             is_done = (batch.book, batch.page, at) in reported
             world.expected[id_] = Expectation(block.id, is_done, begun is None or payload in begun, why)
+
+
+def _in_place(queue: MessageQueue, block: Block, function: Function) -> Reported:
+    """Try the messages of a block as one part of it, as the task of a DAG does."""
+    part = Part(name="all", processors=["all"], part=0, parts=1, messages=block.messages, where="in place")
+    return run_in_place(queue, block.token, EVERYTHING, part, function=function)
 
 
 def _end(world: World, queue: MessageQueue, block: Block, random: Random) -> object:

@@ -8,6 +8,7 @@ from .budgets import BUDGETS
 from .charges import CHARGES
 from .edges import EDGES
 from .ends import ENDS
+from .guests import GUESTS
 from .parts import PARTS
 from .planting import PACKAGE, Mutation
 from .planting import bug as _bug
@@ -222,4 +223,5 @@ MUTATIONS: Sequence[Mutation] = (
     *BUDGETS,
     *QUOTES,
     *UPLOADS,
+    *GUESTS,
 )  # fmt: skip
