@@ -33,12 +33,12 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "lines of rules": Budget(7_465),
+    "lines of rules": Budget(7_467),
     "lines of store": Budget(8_958),
-    "lines of queue": Budget(11_843),
-    "lines of the engine": Budget(28_266, 19_500),
+    "lines of queue": Budget(11_837),
+    "lines of the engine": Budget(28_262, 19_500),
     "lines of the command line": Budget(5_876),
-    "lines of the package": Budget(51_331, 38_000),
+    "lines of the package": Budget(51_327, 38_000),
     "lines of SQL without migrations": Budget(1_869, 1_700),
     "named statements": Budget(169, 140),
     "statements that read the inbox": Budget(19, 8),
