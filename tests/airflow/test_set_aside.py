@@ -320,7 +320,10 @@ def test_the_notifier_sends_the_number_and_the_remedies(queue: MessageQueue, hea
     (text,) = told
     assert "1 set-aside message on ring 'default'" in text
     assert f"{heavy}" in text and "ExecuteOverweightOperator" in text
-    queue.enqueue_messages((f"tenant-{number:02}", b"x") for number in range(11))
+    queue.enqueue_message(heavy.origin, b"x")
+    only = str(StarvingNotifier(mq_conn_id=CONN_ID, oldest=0).text())
+    assert f"{heavy.origin}: the oldest of its 1 messages" in only, "set-aside messages do not wait"
+    queue.enqueue_messages((f"tenant-{number:02}", b"x") for number in range(10))
     waiting = str(StarvingNotifier(mq_conn_id=CONN_ID, oldest=0).text())
     where = f"--conn-id {CONN_ID} --ring default"
     assert f"and 1 more: airflow-mq report fairness {where}\n" in waiting
