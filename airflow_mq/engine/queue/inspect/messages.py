@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 
 from ...rules.book import Book
-from ...rules.claims import Claim
+from ...rules.claims import Claim, ClaimRun
 from ...rules.message import PLAIN, Address
 from ...rules.page import ASIDE, PROCESSED, WAITING, Page
 from ...store.blocks import ClaimRow
 from ...store.rows import LATEST, PLANNED, BlockRow
 from ...store.unit import Unit
 from ...store.working_set import StoredSet
+from ...store.working_set.payloads import FACTS_AT_ONCE
 from ..batches import PageRuns, grouped, load_batches, neighbours
 from ..blocks.block import Block
 from ..blocks.reports import answers_of
@@ -143,18 +144,28 @@ def drop_payloads(working_set: StoredSet, pages: Iterable[Page]) -> None:
 def headers_of(
     working_set: StoredSet, block: Block, most: int, is_wanted: Callable[[Mapping[str, str]], bool]
 ) -> list[MessageHeaders]:
-    """Return wanted headers of the first messages of a block: at most `most`, one of each page in turn."""
+    """Return wanted headers of the first messages of a block: at most `most`, as many of each page as it has."""
     places = [(at, claim.origin, run) for claim in block.claims for at, run in enumerate(claim.runs) if run.count]
-    # One page of every queue, before a second one of any.
-    runs = [(name, run) for _, name, run in sorted(places, key=lambda place: place[0])[:256]]
-    working_set.loader.pages.fetch([(name, run.page) for name, run in runs])
-    found: list[list[MessageHeaders]] = []
-    for name, run in runs:
+    # One page of every queue, before a second one of any; then the short ones first, which leave their room to others.
+    runs = sorted(sorted(places, key=lambda place: place[0])[:256], key=lambda place: place[2].count)
+    working_set.loader.pages.fetch([(name, run.page) for _, name, run in runs])
+    found: list[MessageHeaders] = []
+    for left, (_, name, run) in zip(range(len(runs), 0, -1), runs):
         page = working_set.pages.get((name, run.page))
-        if page is None:
-            continue
-        attributes = working_set.loader.facts(name, page, run.first, run.first + run.count).attributes
-        headers, items = {item: own.headers for item, own in attributes.items()}, set(run.handed_out())
-        wanted = (item for item in sorted(headers) if item in items and is_wanted(headers[item]))
-        found.append([MessageHeaders(Address(name, run.page, item), headers[item]) for item in islice(wanted, most)])
-    return list(islice(filter(None, chain.from_iterable(zip_longest(*found))), most))
+        if page is not None and len(found) < most:
+            wanted = (own for own in _headers(working_set, name, page, run) if is_wanted(own.headers))
+            found += islice(wanted, max(1, (most - len(found)) // left))
+    return found
+
+
+def _headers(working_set: StoredSet, name: str, page: Page, run: ClaimRun) -> Iterator[MessageHeaders]:
+    """Yield the messages of a run that have attributes; keep those of a part of it only."""
+    items = set(run.handed_out())
+    for first in range(run.first, run.first + run.count, FACTS_AT_ONCE):
+        part = range(first, min(first + FACTS_AT_ONCE, run.first + run.count))
+        (read,) = working_set.loader.payloads.facts_of([(name, page, part)])
+        attributes = read().attributes
+        working_set.loader.cache.clear()
+        for item, own in attributes.items():
+            if item in items:
+                yield MessageHeaders(Address(name, page.index, item), own.headers)
