@@ -144,18 +144,23 @@ def drop_payloads(working_set: StoredSet, pages: Iterable[Page]) -> None:
 def headers_of(
     working_set: StoredSet, block: Block, most: int, is_wanted: Callable[[Mapping[str, str]], bool]
 ) -> list[MessageHeaders]:
-    """Return wanted headers of the first messages of a block: at most `most`, as many of each page as it has."""
+    """Return wanted headers of messages of a block, at most `most`: as many of each page, then more of any."""
     places = [(at, claim.origin, run) for claim in block.claims for at, run in enumerate(claim.runs) if run.count]
-    # One page of every queue, before a second one of any; then the short ones first, which leave their room to others.
-    runs = sorted(sorted(places, key=lambda place: place[0])[:256], key=lambda place: place[2].count)
-    working_set.loader.pages.fetch([(name, run.page) for _, name, run in runs])
-    found: list[MessageHeaders] = []
-    for left, (_, name, run) in zip(range(len(runs), 0, -1), runs):
-        page = working_set.pages.get((name, run.page))
-        if page is not None and len(found) < most:
-            wanted = (own for own in _headers(working_set, name, page, run) if is_wanted(own.headers))
-            found += islice(wanted, max(1, (most - len(found)) // left))
-    return found
+    # One page of every queue, before a second one of any.
+    runs = [(name, run) for _, name, run in sorted(places, key=lambda place: place[0])[:256]]
+    working_set.loader.pages.fetch([(name, run.page) for name, run in runs])
+    found: dict[Address, MessageHeaders] = {}
+    for share in (max(1, most // max(1, len(runs))), most):
+        with_more: list[tuple[str, ClaimRun]] = []
+        for name, run in runs:
+            page = working_set.pages.get((name, run.page))
+            if page is not None and len(found) < most:
+                wanted = (own for own in _headers(working_set, name, page, run) if is_wanted(own.headers))
+                some = {own.address: own for own in islice(wanted, share)}
+                found |= some
+                with_more += [(name, run)] * (len(some) == share)
+        runs = with_more
+    return [*found.values()][:most]
 
 
 def _headers(working_set: StoredSet, name: str, page: Page, run: ClaimRun) -> Iterator[MessageHeaders]:
