@@ -56,6 +56,45 @@ def sentence(queue: MessageQueue, origin: str = "acme") -> str:
     return queue.inspect.explain(origin).sentence
 
 
+def test_a_due_message_that_no_block_let_join_its_queue(make_queue: Maker, clock: Clock) -> None:
+    """Until a block does so, only an explanation once showed it: `status` reported that nothing waits."""
+    queue = make_queue()
+    rewind(clock, 20_000)
+    run_blocks(queue, clock, 300)
+    queue.enqueue_messages("acme", [b"x", b"yy"], not_before=60)
+    queue.enqueue_message("acme", b"urgent", not_before=60, priority="high")
+    queue.enqueue_message("birch", b"z", not_before=60)
+    queue.enqueue_message("later", b"z", not_before=90_000)
+    queue.admin.pause("birch")
+    assert queue.inspect.ring().queues == []
+
+    clock.advance(7_200)
+
+    servicing, ring = queue.inspect.servicing(), queue.inspect.ring()
+    found = {state.name: (state.messages, state.size, state.age, state.skipped) for state in ring.queues}
+    assert found == {"acme": (2, 3, 7_140, ""), "acme (high)": (1, 6, 7_140, ""), "birch": (1, 1, 7_140, "paused")}
+    assert len(queue.inspect.ring(2).queues) == 2 and ring.due is not None
+    (overdue,) = servicing.of_queues(ring.queues)
+    assert "No block has been planned since" in overdue.sentence
+    queue.admin.pause("acme")
+    assert not queue.inspect.pulse()
+    queue.admin.resume("acme")
+    assert queue.inspect.pulse().due
+    run_block(queue)
+    assert [state.name for state in queue.inspect.ring().queues] == ["birch"]
+
+
+def test_a_due_message_that_failed_stays_named(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue()
+    queue.admin.change_ring(ordered=False, backoff=60.0)
+    queue.enqueue_message("acme", b"x")
+    queue.blocks.settle(queue.blocks.plan())
+    before = queue.inspect.put_off()
+    clock.advance(120)
+    assert [(state.origin, state.attempts) for state in queue.inspect.put_off()] == [("acme", 1)]
+    assert before == queue.inspect.put_off()
+
+
 def test_ring_without_any_block(make_queue: Maker) -> None:
     queue = make_queue()
     queue.enqueue_message("acme", b"x")

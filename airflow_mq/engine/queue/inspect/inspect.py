@@ -32,6 +32,7 @@ from ...rules.weight import Weight
 from ...store.attributes import notes_of
 from ...store.books import QueueDepth
 from ...store.rows import LATEST, PLANNED, Fullness
+from ...store.working_set import StoredSet
 from ..bills import days_of, read_bill
 from ..blocks import measures
 from ..blocks.block import Block
@@ -177,7 +178,7 @@ class Inspect:
     # The ring.
 
     def ring(self, most: int = 60) -> RingState:
-        """Return the ring from its head on, and behind it queues whose budgets are used up; at most so many queues."""
+        """Return the ring from its head on; behind it queues without budget, and those that due messages join."""
         check_number(most, "a limit")
         with self._session.snapshot() as (unit, working_set):
             version = unit.rings.state(self._ring_id).version
@@ -186,6 +187,8 @@ class Inspect:
             names = dict.fromkeys(chain(islice(ready_books(working_set), most), asleep_books(working_set, most)))
             states = queue_states(unit, working_set, list(islice(names, most)), recent=RECENT)
             shown = [state for state in states if state.in_ring]
+            joining = (state for name, state in _joining(working_set, most).items() if name not in names)
+            shown += islice(joining, most - len(shown))
             due = next((moment(due) for due, _ in working_set.reading.delayed_rows(working_set.now, 1)), None)
             return RingState(moment(working_set.now), version, shown, in_flight, due)
 
@@ -194,7 +197,7 @@ class Inspect:
         check_number(most, "a limit")
         attempts = Counter[str]()
         with self._session.snapshot() as (_, working_set):
-            for _, row in working_set.reading.delayed_rows(working_set.now, most):
+            for _, row in working_set.reading.delayed_rows(-LATEST, most):
                 # A message that was put off has a row of its own.
                 if row.attributes and row.items == 1 and (note := notes_of(row.attributes, 1).get(0)):
                     attempts[row.origin] = max(attempts[row.origin], note.attempts)
@@ -240,7 +243,9 @@ class Inspect:
                 # The next plan releases the blocks that are past their deadline.
                 waiting, busy = [*waiting, *busy], []
             ready = dict.fromkeys(map(origin_of, waiting[:most]))
-            is_due = due is not None and due <= working_set.now
+            joining = _joining(working_set, MOST_STUCK).values() if due is not None and due <= working_set.now else ()
+            # Many due messages of paused queues may hide others.
+            is_due = sum(one.messages for one in joining) >= MOST_STUCK or not all(one.skipped for one in joining)
             return Pulse(tuple(ready), is_due, newest, set_aside, bool(busy))
 
     # Messages.
@@ -576,3 +581,16 @@ class Inspect:
         with self._store.loose() as unit:
             rows = unit.origins.measures(self._ring_id, processor)
         return [measures.fit(name, origin, data) for name, origin, data in rows]
+
+
+def _joining(working_set: StoredSet, most: int) -> dict[str, QueueState]:
+    """Return the queues that the first due messages join with the next block, by their books: with these messages."""
+    found: dict[str, QueueState] = {}
+    for due, row in working_set.reading.delayed_rows(-LATEST, most):
+        if (age := working_set.now - due) >= 0:
+            one = found.get(row.origin) or QueueState(
+                origin_of(row.origin), priority_of(row.origin), oldest=moment(due), age=age / 1_000_000,
+                skipped=working_set.book(row.origin).skipped,
+            )  # fmt: skip
+            found[row.origin] = replace(one, messages=one.messages + row.items, size=one.size + row.size)
+    return found
