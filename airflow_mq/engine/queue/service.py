@@ -392,7 +392,7 @@ def service_forever(
                 # After a failover, a name may lead to a standby for a moment; before any success, it is wrong.
                 if isinstance(error, StoreReadOnly) and not total.processed:
                     raise
-                log.warning("could not service ring %r: %s; trying again", session.ring, error)
+                log.warning("could not service ring %r, trying again: %s", session.ring, error)
                 pause = LONGEST_PAUSE
                 if isinstance(error, (CommitInDoubt, StoreUnreachable, StoreReadOnly)):
                     # Another process may have taken the ring over meanwhile.
