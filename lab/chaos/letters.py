@@ -16,6 +16,8 @@ PUBLISHED = "published"
 ARCHIVE = "archive"
 #: Origins of transferred messages, which arrive in the order of their transfers.
 MOVED = (PUBLISHED, ARCHIVE)
+#: Number of the first sender that sends parents only.
+PARENTS = 80
 #: Number of the sender whose messages two bulk senders send in opposite orders.
 STORM = 90
 #: Number of the sender in Spark.

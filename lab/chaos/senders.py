@@ -18,7 +18,7 @@ from airflow_mq.engine.rules.errors import CommitInDoubt, MessageQueueError
 from airflow_mq.engine.store import parse
 from airflow_mq.engine.store.pipelined import GRACE
 
-from .letters import KEYLESS, STORM, Call, Letter
+from .letters import KEYLESS, PARENTS, STORM, Call, Letter
 from .workload import Desk, Workload
 
 #: Name of the senders' own connections, which have only the timeouts that the server and libpq give them.
@@ -30,6 +30,8 @@ class Sender(Workload):
 
     progress = "send"
     pause = 0.06
+    #: The number of the first sender of this kind.
+    first: ClassVar[int] = 0
     ways: ClassVar[tuple[str, ...]] = ("key", "plain", "many", "parent", "key", "transaction", "sql", "sql_many")
 
     def __init__(self, desk: Desk) -> None:
@@ -89,7 +91,7 @@ class Sender(Workload):
         return call
 
     def _compose(self, number: int) -> Call:
-        sender, way = self.desk.number, self.draw.choice(self.ways)
+        sender, way = self.first + self.desk.number, self.draw.choice(self.ways)
         origin = f"sender-{sender}/{number % 3}" if self.draw.random() < 0.8 else "shared"
         parts = self.draw.randint(2, 6) if way in ("many", "sql_many") else 1
         return Call(sender, number, way, origin, parts)
@@ -158,6 +160,7 @@ class Sender(Workload):
 class ParentSender(Sender):
     """A sender of parents only: each has a child that its processor enqueues."""
 
+    first = PARENTS
     ways = ("parent",)
 
 

@@ -182,10 +182,10 @@ class Follower(Workload):
 
     def step(self) -> bool:
         self.action = "follow"
-        stop = Event()
+        queue, stop = self.queue, Event()
         Thread(target=self._watch, args=(stop,), daemon=True).start()
         try:
-            self.queue.service_forever(self._answer, LIMIT, stop=stop)
+            queue.service_forever(self._answer, LIMIT, stop=stop)
         except MessageQueueError as error:
             # A failover must not end a worker.
             self.journal.write("violation", text=f"the worker ended: {error!r}")
