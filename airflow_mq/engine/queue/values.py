@@ -331,7 +331,7 @@ class SetAside:
     limit: Weight | None = None
     block: int | None = None
     at: datetime | None = None
-    #: Seconds since it was enqueued.
+    #: When it was enqueued, and how many seconds ago.
     age: float | None = None
     arrived_at: datetime | None = None
     #: The first block that was planned after it was enqueued.

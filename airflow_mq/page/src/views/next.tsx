@@ -198,6 +198,7 @@ const LEFT_OUT: Record<string, string> = {
   paused: "paused",
   "in flight": "its first messages are in flight",
   backoff: "its last attempt failed; it is tried again later",
+  budget: "its budget, or that of a group above it, is used up",
 };
 
 function LeftOut({ block }: { block: ForecastBlock }) {
