@@ -111,7 +111,7 @@ def _service(
 
 
 def _follow(queue: MessageQueue, processor: Processor | BatchProcessor, options: dict[str, Any]) -> Serviced:
-    """Service the ring until SIGTERM, which lets the messages of the slice end."""
+    """Service the ring until SIGTERM, which lets the call under way end."""
     stop = Event()
     with at_sigterm(stop.set):
         return queue.service_forever(processor, stop=stop, **options)

@@ -202,12 +202,11 @@ class MessageQueue:
         at least twenty times a second. If another process holds the ring or the database cannot be reached, it tries
         again.
 
-        :param stop: ends the worker when its slice is committed; without it, the worker ends by an exception only.
+        :param stop: ends the worker after the call under way; without it, the worker ends by an exception only.
         """
         self.session.refuse_nested()
-        stop = stop or threading.Event()
-        call = partial(Service, self.session, checked(processor), limit, stop=stop, **options)
-        return service_forever(self.session, self.inspect.pulse, call, stop)
+        call = partial(Service, self.session, checked(processor), limit, **options)
+        return service_forever(self.session, self.inspect.pulse, call, stop or threading.Event())
 
     def execute_overweight(
         self, address: Address, processor: Processor, limit: Weight = UNLIMITED, *, for_everything: bool = False

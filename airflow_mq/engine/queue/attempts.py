@@ -202,10 +202,9 @@ class InPlace(Stretches):
         total = total_weight(untried)
         for bucket in ladder.buckets:
             bucket.refund(total)
-        try:
-            return self.service.begin(book, page, at)
-        finally:
-            ladder.working_set.spend(ladder.buckets, total)
+        died = self.service.begin(book, page, at)
+        ladder.working_set.spend(ladder.buckets, total)
+        return died
 
     def decide(self, ladder: Ladder, book: Book, page: Page, decision: Decision) -> int:
         """Carry out a decision."""
@@ -276,7 +275,7 @@ class Calling(InPlace):
         except BaseException:
             # Interrupted during an attempt: the successes before it count.
             self._done(working_set, book, page, at, weights, first)
-            self._give_back(ladder, weights[at - first :])
+            ladder.refund(total_weight(weights[at - first :]))
             raise
         finally:
             service.tried += next_at - begun
@@ -333,19 +332,19 @@ class Batching(InPlace):
         self, ladder: Ladder, book: Book, page: Page, weights: list[Weight], total: Weight
     ) -> tuple[int, PageStatus | None]:
         """Process the next messages, and record the outcomes."""
-        first, count, died, working_set = page.first_index, len(weights), None, ladder.working_set
+        first, count, died = page.first_index, len(weights), None
+        if self.service.is_full(count, total[0]):
+            died = self.save(ladder, book, page, first, weights)
+        self.service.tried += count
+        working_set = ladder.working_set
+        payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
+        batch = Batch(
+            book.origin, payloads, page.index, first,
+            _facts=partial(working_set.loader.facts, book.origin, page, first, first + count),
+        )  # fmt: skip
         try:
-            if self.service.is_full(count, total[0]):
-                died = self.save(ladder, book, page, first, weights)
-            self.service.tried += count
-            payloads = working_set.payloads(book.origin, page, first + count)[first : first + count]
-            batch = Batch(
-                book.origin, payloads, page.index, first,
-                _facts=partial(working_set.loader.facts, book.origin, page, first, first + count),
-            )  # fmt: skip
             answers, sent = ([died], []) if died else self._process(batch, working_set)
         except BaseException:
-            ladder.meter.refund(total)
             ladder.refund(total)
             raise
         if answers and working_set.traces and (headers := batch.headers):

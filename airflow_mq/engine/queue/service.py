@@ -67,10 +67,6 @@ _TAKEN_OVER = (
 )
 
 
-class _Stopped(Exception):
-    """A service was stopped; it has committed a slice."""
-
-
 class ServiceOptions(TypedDict, total=False):
     """Options of each call of a worker; see `MessageQueue.service_queues`."""
 
@@ -92,17 +88,15 @@ class Service:
     See `MessageQueue.service_queues` for the options.
 
     :param kept: the lease that a worker keeps from one call to the next; such a call has one part.
-    :param stop: ends the call when a slice is committed
     """
 
     def __init__(
         self, session: RingSession, processor: Processor | BatchProcessor, limit: Weight | None,
         kept: RingLease | None = None, *, slice_messages: int = SLICE, slice_seconds: float = 1.0,
         seed: bytes | None = None, progress: Callable[[Serviced], None] | None = None, server: str | None = None,
-        origins: Iterable[str] | None = None, stop: Event | None = None,
+        origins: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
         self.session, self.processor, self.progress, self.seed = session, processor, progress, seed
-        self.stop = stop
         self.lease = service_lease(session) if kept is None else kept
         #: The first working set, whose settings are the newest, sets the limit of the meter.
         self.meter, self.limit, self.patterns = Meter(ZERO), limit, OriginPatterns.of(origins)
@@ -121,7 +115,7 @@ class Service:
         self.has_begun = False
         #: Whether each attempt is counted before it begins, because the service before this one died.
         self.is_careful = False
-        #: Whether a processor was interrupted, or the call stopped: then all books are consistent.
+        #: Whether a processor was interrupted: then all books are consistent.
         self.at_rest = False
         #: Messages that were tried in this slice.
         self.tried, self._slice_began = 0, time.monotonic()
@@ -136,8 +130,6 @@ class Service:
                     meet_newcomers(self.session)
                     with self.holding_ring():
                         ladder = self._walk()
-                except _Stopped:
-                    break
                 except Busy:
                     if self.is_first or self.has_begun:
                         raise
@@ -184,7 +176,6 @@ class Service:
 
     def _walk(self) -> Ladder:
         """Walk the ring in its order; return the last ladder."""
-        self.ledger.head = {"server": self.server}
         walks, ladder = Walks(self.ledger, self.seed), self._ladder()
         walks.walk(ladder, self.working_set, self._took)
         serviced = ladder.serviced
@@ -195,6 +186,7 @@ class Service:
             ladder = self._ladder()
             walks.walk(ladder, self.working_set, self._took)
             serviced |= ladder.serviced
+        self.ledger.head = {"server": self.server}
         self.is_first = self.is_first and not self.ledger.entries
         self.result.origins += len(serviced)
         warn_of_stuck(self.session.ring, self.server["name"], self.ledger, ladder)
@@ -315,9 +307,6 @@ class Service:
                 self.progress(replace(self.result))
         if last:
             session.forget_old()
-        elif self.stop is not None and self.stop.is_set():
-            self.at_rest = True
-            raise _Stopped
         return locked
 
     def _apply_ends(self) -> None:
@@ -365,7 +354,7 @@ def service_forever(
 
     :param pulse: reads the ready queues
     :param call: makes a call that services the ring with this lease
-    :param stop: ends the loop; the call under way ends by itself
+    :param stop: ends the loop after the call under way
     """
     total, pause, active_at = Serviced(weight=ZERO), FIRST_PAUSE, time.monotonic()
     # The newest row that the last call left, and when to look at the queues again: its message may fail, or its queue
@@ -379,15 +368,17 @@ def service_forever(
                 newest = lease.newest()
                 is_new = newest not in (0, left)
                 if is_new or time.monotonic() >= look_at:
-                    if is_new or pulse():
+                    is_ready = is_new or bool(pulse())
+                    if is_ready:
                         done = call(lease).run()
                         total = total.plus(done)
                         if done.moved:
                             active_at, left, retry = time.monotonic(), 0, FIRST_PAUSE
                             look_at = active_at + LONGEST_PAUSE
                             continue
-                    left, retry = newest, min(2 * retry, LONGEST_PAUSE)
-                    look_at = time.monotonic() + retry
+                    # Where nothing is ready, nothing has failed.
+                    left, retry = newest, min(2 * retry, LONGEST_PAUSE) if is_ready else FIRST_PAUSE
+                    look_at = time.monotonic() + (retry if is_ready else LONGEST_PAUSE)
             except (Busy, StoreBusy, TokenRefused, CommitInDoubt, StoreUnreachable, StoreReadOnly) as error:
                 # After a failover, a name may lead to a standby for a moment; before any success, it is wrong.
                 if isinstance(error, StoreReadOnly) and not total.processed:

@@ -84,6 +84,23 @@ def test_a_due_message_that_no_block_let_join_its_queue(make_queue: Maker, clock
     assert [state.name for state in queue.inspect.ring().queues] == ["birch"]
 
 
+def test_due_messages_of_a_paused_queue_hide_no_others(make_queue: Maker, clock: Clock) -> None:
+    queue = make_queue()
+    for _ in range(120):
+        queue.enqueue_message("birch", b"z", not_before=60)
+    queue.enqueue_message("acme", b"x", not_before=61)
+    queue.admin.pause("birch")
+    clock.advance(7_200)
+    assert [(state.name, state.messages, state.more) for state in queue.inspect.ring(1).queues] == [("acme", 1, False)]
+    birch = queue.inspect.ring(100).queues[1]
+    assert (birch.name, birch.messages, birch.more) == ("birch", 120, False)
+    for _ in range(900):
+        queue.enqueue_message("birch", b"z", not_before=60)
+    clock.advance(7_200)
+    assert queue.inspect.pulse().due
+    assert any(state.name == "birch" and state.more for state in queue.inspect.ring(100).queues)
+
+
 def test_a_due_message_that_failed_stays_named(make_queue: Maker, clock: Clock) -> None:
     queue = make_queue()
     queue.admin.change_ring(ordered=False, backoff=60.0)

@@ -15,7 +15,6 @@ import pytest
 
 from airflow_mq import MessageQueue, Weight
 from airflow_mq.engine.queue import holding
-from airflow_mq.engine.queue.attempts import batch_processor
 from airflow_mq.engine.queue.holding import Hold, LockedRing, RingLease, holder_name
 from airflow_mq.engine.queue.service import Service, service_lease
 from airflow_mq.engine.queue.values import Delivery, Serviced
@@ -88,6 +87,15 @@ def test_a_message_that_returned_is_tried_again(queue: MessageQueue) -> None:
     assert worker.total.returned == 2
 
 
+def test_a_message_that_returns_to_an_idle_worker_is_tried_again_soon(queue: MessageQueue) -> None:
+    with running(queue, fails=2) as worker:
+        time.sleep(2.5)
+        began = time.monotonic()
+        queue.enqueue_message("acme", b"later")
+        worker.wait(1)
+    assert time.monotonic() - began < 1 and worker.total.returned == 2
+
+
 def test_a_message_that_always_fails_is_tried_less_and_less(queue: MessageQueue) -> None:
     """It stays the newest one, so it once was tried as often as the store was read: 20 times a second and more."""
     queue.enqueue_message("acme", b"bad")
@@ -117,31 +125,6 @@ def test_a_worker_writes_nothing_beside_messages_that_it_cannot_take(queue: Mess
         queue.admin.resume("acme")
         queue.enqueue_message("birch", b"second")
         worker.wait(1)
-
-
-@pytest.mark.parametrize("batches", [False, True])
-def test_a_stop_ends_a_call_with_its_slice(queue: MessageQueue, batches: bool) -> None:
-    """Under a backlog, a call once lasted until its whole weight was used: hours, if messages take longer than they
-    are predicted to take.
-    """
-    queue.admin.change_ring(order="deficit")
-    queue.enqueue_messages((f"origin-{number % 3}", b"%d" % number) for number in range(600))
-    stop, seen = threading.Event(), list[int]()
-
-    def process(tried: Any) -> None:
-        seen.append(len(tried) if batches else 1)
-        stop.set()
-
-    processor = batch_processor(process) if batches else process
-    total = queue.service_forever(processor, Weight(10**6, 1 << 30), stop=stop, slice_messages=10)
-
-    assert 0 < total.processed == sum(seen) <= 400 and total.weight.time == total.processed
-    assert len(queue) == 600 - total.processed and queue.check() == []
-    assert [server.name for server in queue.inspect.servicing().servers] == [queue.session.actor]
-    with service_lease(queue.session) as lease:
-        lease.take()
-        assert not lease.follows_death
-    assert queue.service_queues(lambda delivery: None).processed == 600 - total.processed
 
 
 def test_a_delayed_message_is_processed_when_it_is_due(queue: MessageQueue) -> None:

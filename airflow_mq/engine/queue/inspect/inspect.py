@@ -31,7 +31,7 @@ from ...rules.priority import HIGH, REGULAR, book_name, books_of, check_priority
 from ...rules.weight import Weight
 from ...store.attributes import notes_of
 from ...store.books import QueueDepth
-from ...store.rows import LATEST, PLANNED, Fullness
+from ...store.rows import AT_ONCE, LATEST, PLANNED, Fullness
 from ...store.working_set import StoredSet
 from ..bills import days_of, read_bill
 from ..blocks import measures
@@ -187,8 +187,8 @@ class Inspect:
             names = dict.fromkeys(chain(islice(ready_books(working_set), most), asleep_books(working_set, most)))
             states = queue_states(unit, working_set, list(islice(names, most)), recent=RECENT)
             shown = [state for state in states if state.in_ring]
-            joining = (state for name, state in _joining(working_set, most).items() if name not in names)
-            shown += islice(joining, most - len(shown))
+            joining = (state for name, state in _joining(working_set).items() if name not in names)
+            shown += sorted(joining, key=lambda state: bool(state.skipped))[: most - len(shown)]
             due = next((moment(due) for due, _ in working_set.reading.delayed_rows(working_set.now, 1)), None)
             return RingState(moment(working_set.now), version, shown, in_flight, due)
 
@@ -243,9 +243,9 @@ class Inspect:
                 # The next plan releases the blocks that are past their deadline.
                 waiting, busy = [*waiting, *busy], []
             ready = dict.fromkeys(map(origin_of, waiting[:most]))
-            joining = _joining(working_set, MOST_STUCK).values() if due is not None and due <= working_set.now else ()
+            joining = _joining(working_set).values() if due is not None and due <= working_set.now else ()
             # Many due messages of paused queues may hide others.
-            is_due = sum(one.messages for one in joining) >= MOST_STUCK or not all(one.skipped for one in joining)
+            is_due = any(one.more or not one.skipped for one in joining)
             return Pulse(tuple(ready), is_due, newest, set_aside, bool(busy))
 
     # Messages.
@@ -281,7 +281,7 @@ class Inspect:
     def headers(
         self, block: str | Block, most: int, of_interest: Callable[[Mapping[str, str]], bool] = bool
     ) -> list[MessageHeaders]:
-        """Return the headers of the first messages of a block that have headers of interest; at most `most`."""
+        """Return headers of interest of messages of a block: at most `most`, as many of each page if it has them."""
         check_number(most, "a number of messages")
         held = block if isinstance(block, Block) else self._blocks.get(block)
         with self._session.snapshot(names=[claim.origin for claim in held.claims]) as (_, working_set):
@@ -583,14 +583,15 @@ class Inspect:
         return [measures.fit(name, origin, data) for name, origin, data in rows]
 
 
-def _joining(working_set: StoredSet, most: int) -> dict[str, QueueState]:
+def _joining(working_set: StoredSet) -> dict[str, QueueState]:
     """Return the queues that the first due messages join with the next block, by their books: with these messages."""
     found: dict[str, QueueState] = {}
-    for due, row in working_set.reading.delayed_rows(-LATEST, most):
+    rows = working_set.reading.delayed_rows(-LATEST, AT_ONCE)
+    for due, row in rows:
         if (age := working_set.now - due) >= 0:
             one = found.get(row.origin) or QueueState(
                 origin_of(row.origin), priority_of(row.origin), oldest=moment(due), age=age / 1_000_000,
-                skipped=working_set.book(row.origin).skipped,
+                skipped=working_set.book(row.origin).skipped, more=len(rows) == AT_ONCE,
             )  # fmt: skip
             found[row.origin] = replace(one, messages=one.messages + row.items, size=one.size + row.size)
     return found

@@ -28,9 +28,9 @@ BUDGETS = (
     ),
     bug(
         "slice that charges what it has not tried", "engine/queue/attempts.py",
-        "            bucket.refund(total)\n        try:\n            return self.service.begin(book, page, at)\n"
-        "        finally:\n            ladder.working_set.spend(ladder.buckets, total)\n",
-        "            pass\n        return self.service.begin(book, page, at)\n",
+        "            bucket.refund(total)\n        died = self.service.begin(book, page, at)\n"
+        "        ladder.working_set.spend(ladder.buckets, total)",
+        "            pass\n        died = self.service.begin(book, page, at)",
         runs="budgets",
     ),
     bug(
