@@ -35,10 +35,10 @@ class Budget(NamedTuple):
 BUDGETS = {
     "lines of rules": Budget(7_467),
     "lines of store": Budget(8_958),
-    "lines of queue": Budget(11_861),
-    "lines of the engine": Budget(28_286, 19_500),
+    "lines of queue": Budget(11_860),
+    "lines of the engine": Budget(28_285, 19_500),
     "lines of the command line": Budget(5_876),
-    "lines of the package": Budget(51_351, 38_000),
+    "lines of the package": Budget(51_350, 38_000),
     "lines of SQL without migrations": Budget(1_869, 1_700),
     "named statements": Budget(169, 140),
     "statements that read the inbox": Budget(19, 8),

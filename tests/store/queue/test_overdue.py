@@ -94,8 +94,11 @@ def test_due_messages_of_a_paused_queue_hide_no_others(make_queue: Maker, clock:
     assert [(state.name, state.messages, state.more) for state in queue.inspect.ring(1).queues] == [("acme", 1, False)]
     birch = queue.inspect.ring(100).queues[1]
     assert (birch.name, birch.messages, birch.more) == ("birch", 120, False)
+    queue.admin.pause("acme")
     for _ in range(900):
         queue.enqueue_message("birch", b"z", not_before=60)
+    # Those that are not due yet count nowhere.
+    assert not queue.inspect.pulse() and not any(state.more for state in queue.inspect.ring(100).queues)
     clock.advance(7_200)
     assert queue.inspect.pulse().due
     assert any(state.name == "birch" and state.more for state in queue.inspect.ring(100).queues)

@@ -586,12 +586,11 @@ class Inspect:
 def _joining(working_set: StoredSet) -> dict[str, QueueState]:
     """Return the queues that the first due messages join with the next block, by their books: with these messages."""
     found: dict[str, QueueState] = {}
-    rows = working_set.reading.delayed_rows(-LATEST, AT_ONCE)
+    rows = working_set.reading.delayed_rows(-LATEST, AT_ONCE, until=working_set.now)
     for due, row in rows:
-        if (age := working_set.now - due) >= 0:
-            one = found.get(row.origin) or QueueState(
-                origin_of(row.origin), priority_of(row.origin), oldest=moment(due), age=age / 1_000_000,
-                skipped=working_set.book(row.origin).skipped, more=len(rows) == AT_ONCE,
-            )  # fmt: skip
-            found[row.origin] = replace(one, messages=one.messages + row.items, size=one.size + row.size)
+        one = found.get(row.origin) or QueueState(
+            origin_of(row.origin), priority_of(row.origin), oldest=moment(due), age=(working_set.now - due) / 1_000_000,
+            skipped=working_set.book(row.origin).skipped, more=len(rows) == AT_ONCE,
+        )  # fmt: skip
+        found[row.origin] = replace(one, messages=one.messages + row.items, size=one.size + row.size)
     return found

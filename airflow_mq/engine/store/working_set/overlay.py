@@ -358,9 +358,9 @@ class Overlay(Source):
         own = [one.due for one in self._put_off if name == one.posted.origin]
         return count + len(own), min([*own, *([] if due is None else [due])], default=None)
 
-    def delayed_rows(self, now: int, limit: int) -> list[tuple[int, InboxRow]]:
-        own = [(one.due, posted_row(0, one.posted)) for one in self._put_off]
-        return sorted([*super().delayed_rows(now, limit), *own], key=itemgetter(0))[:limit]
+    def delayed_rows(self, now: int, limit: int, until: int = LATEST) -> list[tuple[int, InboxRow]]:
+        own = [(one.due, posted_row(0, one.posted)) for one in self._put_off if one.due <= until]
+        return sorted([*super().delayed_rows(now, limit, until), *own], key=itemgetter(0))[:limit]
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
         own = (one.due for one in self._put_off if one.posted.origin == name and (one.page.index, one.item) == place)

@@ -207,9 +207,9 @@ class Source:
         """Return the number of messages that are not due to join a queue, and when the first of them is."""
         return self.unit.inbox.delayed_of(self.ring_id, name, now)
 
-    def delayed_rows(self, now: int, limit: int) -> list[tuple[int, InboxRow]]:
-        """Return the first rows of the ring that are not due now, with the due time of each."""
-        return self.unit.inbox.delayed(self.ring_id, now, LATEST, limit)
+    def delayed_rows(self, now: int, limit: int, until: int = LATEST) -> list[tuple[int, InboxRow]]:
+        """Return the first rows of the ring that are due after one time and by another, with the due time of each."""
+        return self.unit.inbox.delayed(self.ring_id, now, LATEST, limit, until=until)
 
     def put_off_from(self, name: str, place: tuple[int, int]) -> int | None:
         """Return when the message joins its queue that waits aside since it left a place; None if none does."""

@@ -23,7 +23,7 @@ from .senders import _sending
 
 #: Heavier than any block.
 HEAVY = Weight(5_000, 10)
-#: A processor of all origins, in the place of which a function is called.
+#: A processor of all origins; tests call a function instead of it.
 EVERYTHING = Processors([Processor("all", "nowhere:all", where="in place")])
 
 
